@@ -34,23 +34,34 @@ def format_stated(row: Row) -> str:
     """Return the paper's number with its unit, ``-`` where it has none."""
     if row.stated is None:
         return "-"
-    bounds = {"most": "up to ", "least": "from ", "mean": "mean "}
+    bounds = {
+        "most": "up to ",
+        "least": "from ",
+        "mean": "mean ",
+    }
+    bound = bounds.get(row.point, "")
     # Papers print up to four digits, as 31.75 %; what is found is less sure.
     number = format_number(row.stated, digits=4)
-    return f"{bounds.get(row.point, '')}{number} {row.claim.unit}"
+    return f"{bound}{number} {row.claim.unit}"
 
 
 def format_found(row: Row) -> str:
     """Return what was found, with its interval where several seeds were tried."""
-    if row.found is None:
+    found = row.found
+    if found is None:
         return "-"
-    half = f" ± {format_number(row.found.half)}" if row.found.count > 1 else ""
-    return f"{format_number(row.found.mean)}{half} {row.claim.unit}"
+    number = format_number(found.mean)
+    if found.count > 1:
+        half = format_number(found.half)
+        number = f"{number} ± {half}"
+    return f"{number} {row.claim.unit}"
 
 
 def format_ratio(row: Row) -> str:
     """Return found over stated, ``-`` where one is missing."""
-    return "-" if row.ratio is None else format_number(row.ratio)
+    if row.ratio is None:
+        return "-"
+    return format_number(row.ratio)
 
 
 def by_claim(rows: Sequence[Row]) -> Iterator[tuple[Claim, list[Row]]]:
@@ -75,14 +86,19 @@ def text_lines(rows: Sequence[Row]) -> Iterator[str]:
             if row.stated is None and row.found is None:
                 continue
             point = f"{row.point:20}" if row.point else ""
-            numbers = f"paper {format_stated(row):16} here {format_found(row):20}"
-            yield f"{_INDENT}{point}{numbers} ratio {format_ratio(row)}"
+            stated = format_stated(row)
+            found = format_found(row)
+            ratio = format_ratio(row)
+            numbers = f"paper {stated:16} here {found:20} ratio {ratio}"
+            yield f"{_INDENT}{point}{numbers}"
 
         first = group[0]
         # What was refused was not carried out: it has no settings, and took no time.
         cost = f"; {first.seconds:.1f} s of CPU" if first.settings else ""
-        for sentence in (first.settings + cost, _explain(first), claim.reading):
-            for line in textwrap.wrap(sentence, WIDTH - len(_INDENT)):
+        sentences = [first.settings + cost, _explain(first), claim.reading]
+        for sentence in sentences:
+            lines = textwrap.wrap(sentence, WIDTH - len(_INDENT))
+            for line in lines:
                 yield _INDENT + line
         yield ""
     yield summarise(rows)
@@ -92,16 +108,19 @@ def summarise(rows: Sequence[Row]) -> str:
     """Return one sentence: how many numbers are reproduced, and how many are not."""
     comparisons = [row for row in rows if row.ratio is not None]
     matches = sum(row.is_reproduced for row in comparisons)
+    misses = len(comparisons) - matches
     # A refused claim has a row for each of its numbers, and counts once.
-    refusals = len({id(row.claim) for row in rows if row.refused})
+    refused_claims = {id(row.claim) for row in rows if row.refused}
     return (
         f"{len(comparisons)} numbers compared: {matches} within a fifth of the "
-        f"paper's, {len(comparisons) - matches} not; {refusals} claims without one"
+        f"paper's, {misses} not; {len(refused_claims)} claims without one"
     )
 
 
 def _cells(row: Row) -> list[str]:
-    title = f"{row.claim.title}: {row.point}" if row.point else row.claim.title
+    title = row.claim.title
+    if row.point:
+        title = f"{title}: {row.point}"
     return [
         row.claim.place,
         title,
@@ -119,19 +138,27 @@ def markdown_table(rows: Sequence[Row]) -> str:
     ]
     for _, group in by_claim(rows):
         for row in group:
-            is_first = row is group[0]
-            seconds = f"{row.seconds:.1f}" if is_first and row.settings else ""
-            remarks = [row.settings, _explain(row)] if is_first else ["", ""]
+            remarks = ["", "", ""]
+            if row is group[0]:
+                seconds = f"{row.seconds:.1f}" if row.settings else ""
+                remarks = [row.settings, _explain(row), seconds]
+            line = " | ".join([*_cells(row), *remarks])
             # Empty cells at the end would leave blanks at the end of the line.
-            lines.append(" | ".join([*_cells(row), *remarks, seconds]).rstrip())
+            lines.append(line.rstrip())
     return "\n".join(lines)
 
 
 def headline_table(rows: Sequence[Row]) -> str:
     """Return the rows of claims that are marked as headlines, a figure per cell."""
-    heading = "figure | compared | paper | here | ratio"
-    lines = [" | ".join(_cells(row)) for row in rows if row.claim.headline]
-    return "\n".join([heading, "---|---|---|---|---", *lines])
+    lines = [
+        "figure | compared | paper | here | ratio",
+        "---|---|---|---|---",
+    ]
+    for row in rows:
+        if row.claim.headline:
+            cells = _cells(row)
+            lines.append(" | ".join(cells))
+    return "\n".join(lines)
 
 
 def write_blocks(path: Path, rows: Sequence[Row]) -> None:
@@ -147,8 +174,10 @@ def write_blocks(path: Path, rows: Sequence[Row]) -> None:
         if paper not in carried_out:
             return match[0]
         of_paper = [row for row in rows if row.claim.paper == paper]
-        table = headline_table(of_paper) if headlines else markdown_table(of_paper)
-        return f"{begin}\n{table}\n\n{summarise(of_paper)}.\n\n{end}"
+        write_table = headline_table if headlines else markdown_table
+        table = write_table(of_paper)
+        summary = summarise(of_paper)
+        return f"{begin}\n{table}\n\n{summary}.\n\n{end}"
 
     try:
         text = path.read_text("utf-8")
@@ -156,7 +185,9 @@ def write_blocks(path: Path, rows: Sequence[Row]) -> None:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
     document, count = _BLOCK.subn(replace_block, text)
     if not count:
-        problem = "has no place for rows, write <!-- emu reproduce PAPER --> and "
-        problem += "<!-- end of emu reproduce -->"
+        problem = (
+            "has no place for rows, write <!-- emu reproduce PAPER --> and "
+            "<!-- end of emu reproduce -->"
+        )
         raise DataError(problem, path=str(path))
     write_atomic(path, document)

@@ -124,9 +124,8 @@ class Claim(Section):
     @property
     def numbers(self) -> tuple[str, ...]:
         """All numbers of the paper."""
-        return tuple(
-            text for text in (*self.each, self.least, self.most, self.mean) if text
-        )
+        texts = (*self.each, self.least, self.most, self.mean)
+        return tuple(text for text in texts if text)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -193,13 +192,15 @@ def find_claims(paper: str, figure: str = "") -> Sequence[Claim]:
     ``figure``: its name, or the number alone. Raises DataError when there is no such
     paper or figure, with the nearest names.
     """
-    names = [*read_papers().papers, ALL]
+    content = read_papers()
+    names = [*content.papers, ALL]
     if paper not in names:
         raise DataError(f"no paper {paper!r}, {nearest(paper, names)}")
 
-    claims = [claim for claim in read_papers().claims if paper in {claim.paper, ALL}]
+    claims = [claim for claim in content.claims if paper in {claim.paper, ALL}]
     # As readers write it: `figure 4`, `fig 4`, or 4 alone.
-    word = figure.strip().lower().replace(" ", "-").replace("fig-", "figure-")
+    word = figure.strip().lower().replace(" ", "-")
+    word = word.replace("fig-", "figure-")
     matches = []
     for claim in claims:
         _, _, number = claim.figure.partition("-")  # an abstract has none

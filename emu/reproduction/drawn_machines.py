@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from emu.problem import Job, Realization
 from emu.reproduction.claims import Claim, Point, Side, find_claims
 from emu.reproduction.figures import compare, experiment_of, scenario_of
 from emu.scenario import Experiment, Scenario, load
+
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Speeds of NICs in the paper's simulated clusters, each as likely as the others.
 NIC_GBITS = (10, 20, 50)
@@ -81,7 +83,7 @@ def with_room(scenario: Scenario, seed: int) -> Scenario:
     raise InfeasiblePlacement(problem, resource="cpu", shortfall=0.0)
 
 
-def peak_to_mean(flows: NDArray[np.float64]) -> float:
+def peak_to_mean(flows: Floats) -> float:
     """Return the largest flow over the mean flow: the paper's PMR.
 
     A store and a sampler exchange one flow per iteration, so that rates go as bytes.
@@ -90,7 +92,7 @@ def peak_to_mean(flows: NDArray[np.float64]) -> float:
     return float(peak / flows.mean())
 
 
-def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.float64]:
+def with_peak_to_mean(flows: Floats, ratio: float) -> Floats:
     """Return flows raised to one power, so that their PMR is ``ratio``; the sum stays.
 
     The paper does not say how it scales. Raises ValueError when no power gives the
@@ -138,7 +140,8 @@ def scale_flows(job: Job, realization: Realization, ratio: float) -> Realization
     store_edges = _edges_between(job, "graph_store", "sampler")
     worker_edges = _edges_between(job, "sampler", "worker")
     volumes = realization.volumes.copy()
-    volumes[store_edges] = with_peak_to_mean(volumes[store_edges], ratio)
+    store_flows = volumes[store_edges]
+    volumes[store_edges] = with_peak_to_mean(store_flows, ratio)
 
     # By task: what every sampler gets more than before, negative where less.
     change = volumes - realization.volumes
@@ -161,7 +164,12 @@ def place_by_etp(base: str, seed: int) -> Scenario:
     """Return a base of the data file on drawn machines, placed by ETP, explicitly."""
     claims = find_claims("dgtp")
     claim = next(claim for claim in claims if claim.base == base)
-    scenario = scenario_of(claim, Point(), Side(), seed)
+    scenario = scenario_of(
+        claim,
+        point=Point(),
+        side=Side(),
+        seed=seed,
+    )
     variant = with_room(scenario, seed)
 
     tasks = experiment_of(variant).tasks
@@ -172,15 +180,22 @@ def place_by_etp(base: str, seed: int) -> Scenario:
 
 # Counting in the graph takes longest: sides that differ in their rule share it.
 @cache
-def _count(base: str, seed: int, batch: int, placement: str) -> Experiment:
+def _count(
+    base: str,
+    seed: int,
+    batch: int,
+    placement: str,
+) -> Experiment:
     """Return a base with a batch size, to which times of tasks are in proportion."""
     scenario = place_by_etp(base, seed)
     section = scenario.to_json()["job"]
     edits: dict[str, object] = {"job.batch_size": batch}
     growth = batch / section["batch_size"]
     for kind in GROWING:
-        number, unit = section["times"][kind].split()
-        edits[f"job.times.{kind}"] = f"{growth * float(number):g} {unit}"
+        time = section["times"][kind]
+        number, unit = time.split()
+        longer = growth * float(number)
+        edits[f"job.times.{kind}"] = f"{longer:g} {unit}"
 
     if placement == "distdgl":
         edits["placement"] = {"policy": "distdgl"}
@@ -188,7 +203,11 @@ def _count(base: str, seed: int, batch: int, placement: str) -> Experiment:
     return experiment_of(variant)
 
 
-def measure_rules(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
+def measure_rules(
+    claim: Claim,
+    seed: int,
+    options: Mapping[str, Any],
+) -> list[float]:
     """Return what DGTP saves on the rule or system of the second side, by point.
 
     The placement is searched at the base's batch size and held at the others.
@@ -197,12 +216,17 @@ def measure_rules(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[f
 
     def simulate(point: Point, side: Side) -> float:
         settings = {**options, **point.edits, **side.edits}
-        batch = settings["batch"]
-        placement = settings["placement"]
-        ready = _count(claim.base, seed, batch, placement)
-
-        job = ready.problem.job
-        flows = scale_flows(job, ready.realization, settings["pmr"])
+        ready = _count(
+            claim.base,
+            seed,
+            settings["batch"],
+            settings["placement"],
+        )
+        flows = scale_flows(
+            ready.problem.job,
+            ready.realization,
+            ratio=settings["pmr"],
+        )
         # The rule alone: what was placed and counted stays.
         rule = {"schedule.policy": settings["rule"]}
         scenario = load(ready.scenario, rule)

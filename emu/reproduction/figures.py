@@ -20,13 +20,23 @@ from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads
 
 
-def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
+def scenario_of(
+    claim: Claim,
+    point: Point,
+    side: Side,
+    seed: int,
+) -> Scenario:
     """Return the scenario of one side of a claim at one of its points.
 
     Edits of the side come last. Raises ScenarioError, DataError as `load`.
     """
-    # What a shipped scenario expects holds for its own keys, not for these edits.
-    edits = {"seed": seed, "expect": None, **claim.edits, **point.edits}
+    edits = {
+        "seed": seed,
+        # What a shipped scenario expects holds for its own keys, not for these edits.
+        "expect": None,
+        **claim.edits,
+        **point.edits,
+    }
     # Keys of another system are known only once the file is one of that
     # system: they come after the translation.
     if not side.system:
@@ -38,9 +48,10 @@ def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
     else:
         # YAML reads JSON: a base passes the same checks as a file.
         scenario = loads(json.dumps(content), edits, name=claim.base)
-    if side.system:
-        return load(as_variant(scenario, side.system), side.edits)
-    return scenario
+    if not side.system:
+        return scenario
+    variant = as_variant(scenario, side.system)
+    return load(variant, side.edits)
 
 
 def experiment_of(scenario: Scenario) -> Experiment:
@@ -59,23 +70,21 @@ def describe(scenario: Scenario) -> str:
         return ""  # flows, or money alone
 
     walk = getattr(job, "epoch", None)
+    batches = f"walk {walk}" if walk else "whole graph"
     graph = dataset.name
     if graph in PRESETS:
         graph += f" at {dataset.scale:g}"
-    machines = getattr(job, "machines", None) or scenario.cluster.names
-    words = [
-        f"walk {walk}" if walk else "whole graph",
-        graph,
-        f"{len(machines)} machines",
-    ]
-    return ", ".join(words)
+    machines = getattr(job, "machines", None)
+    count = len(machines or scenario.cluster.names)
+    return f"{batches}, {graph}, {count} machines"
 
 
 def _remote_bytes(ready: Experiment, _: Schedule) -> float:
     """Return the bytes between machines of one iteration, the mean."""
     # A flow without hops stays on its machine, and costs nothing there (A6).
     crosses = [bool(hops) for hops in ready.problem.hops]
-    volumes = ready.realization.volumes[np.array(crosses)]
+    is_remote = np.array(crosses)
+    volumes = ready.realization.volumes[is_remote]
     by_iteration = volumes.sum(axis=0)
     return float(by_iteration.mean())
 
@@ -164,14 +173,26 @@ def cpu_minutes_of_placing(scenario: Scenario) -> float:
     return (ended - began) / 60
 
 
-def list_published(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
+def list_published(
+    claim: Claim,
+    seed: int,
+    _: Mapping[str, Any],
+) -> list[float]:
     """Return millions of vertices and of edges, and columns, of a graph at scale 1."""
-    scenario = scenario_of(claim, Point(), Side(), seed)
+    scenario = scenario_of(
+        claim,
+        point=Point(),
+        side=Side(),
+        seed=seed,
+    )
     job = scenario.to_json()["job"]
-    preset = PRESETS[job["dataset"]["name"]]
-    vertices = preset.vertices / 1e6
-    edges = preset.edges / 1e6
-    return [vertices, edges, float(preset.feature_length)]
+    dataset = job["dataset"]
+    preset = PRESETS[dataset["name"]]
+    return [
+        preset.vertices / 1e6,
+        preset.edges / 1e6,
+        float(preset.feature_length),
+    ]
 
 
 def compare(claim: Claim, first: float, second: float) -> float:
@@ -190,7 +211,9 @@ def compare(claim: Claim, first: float, second: float) -> float:
 
 
 def measure_sides(
-    claim: Claim, seed: int, figure: Callable[[Scenario, str], float]
+    claim: Claim,
+    seed: int,
+    figure: Callable[[Scenario, str], float],
 ) -> list[float]:
     """Return what a claim compares at each of its points.
 
@@ -200,7 +223,8 @@ def measure_sides(
 
     def measure(point: Point, side: Side) -> float:
         scenario = scenario_of(claim, point, side, seed)
-        return figure(scenario, side.measure or claim.measure)
+        name = side.measure or claim.measure
+        return figure(scenario, name)
 
     values = []
     for point in claim.points:
@@ -211,7 +235,11 @@ def measure_sides(
     return values
 
 
-def find_crossing(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
+def find_crossing(
+    claim: Claim,
+    seed: int,
+    options: Mapping[str, Any],
+) -> list[float]:
     """Return from which whole value of a key on the second side is the faster one.
 
     By bisection between ``options["from"]`` and ``options["to"]``. Raises DataError
@@ -222,8 +250,9 @@ def find_crossing(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[f
         point = Point(edits={options["key"]: value})
         first = scenario_of(claim, point, claim.first, seed)
         second = scenario_of(claim, point, claim.second, seed)
-        seconds = measure_scenario(first, "makespan")
-        return seconds <= measure_scenario(second, "makespan")
+        seconds_of_first = measure_scenario(first, "makespan")
+        seconds_of_second = measure_scenario(second, "makespan")
+        return seconds_of_first <= seconds_of_second
 
     low = int(options["from"])
     high = int(options["to"])

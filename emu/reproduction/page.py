@@ -54,24 +54,39 @@ class Axis:
         rough = max(high - low, 1e-9) / 4
         power = 10.0 ** math.floor(math.log10(rough))
         # Short by rounding alone is long enough: the next step may be twice as long.
-        step = next(power * size for size in _STEPS if power * size >= rough * 0.999)
-        return cls(step * math.floor(low / step), step * math.ceil(high / step), step)
+        enough = rough * 0.999
+        steps = [power * size for size in _STEPS]
+        step = next(length for length in steps if length >= enough)
+        return cls(
+            low=step * math.floor(low / step),
+            high=step * math.ceil(high / step),
+            step=step,
+        )
+
+    @property
+    def _length(self) -> float:
+        return self.high - self.low
 
     def y(self, value: float) -> float:
         """Return where a value is drawn, pixels from the top."""
         room = _HEIGHT - _TOP - _BOTTOM
-        return _TOP + room * (self.high - value) / (self.high - self.low)
+        depth = self.high - value
+        return _TOP + room * depth / self._length
 
     @property
     def marks(self) -> list[float]:
         """Values that have a line and a number."""
-        count = round((self.high - self.low) / self.step)
+        count = round(self._length / self.step)
         # Products, since a sum of steps drifts away from round numbers.
         return [self.low + number * self.step for number in range(count + 1)]
 
 
 def _text(
-    x: float, y: float, words: str, anchor: str, colour: str = "var(--quiet)"
+    x: float,
+    y: float,
+    words: str,
+    anchor: str,
+    colour: str = "var(--quiet)",
 ) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
     return f'<text {place} fill="{colour}" font-size="12">{escape(words)}</text>'
@@ -87,17 +102,30 @@ def _draw_grid(axis: Axis, unit: str) -> list[str]:
     for mark in axis.marks:
         y = axis.y(mark)
         colour = "var(--rule)" if mark else "var(--quiet)"
-        style = f'stroke="{colour}"'
-        parts.append(_line(_LEFT, y, _WIDTH, y, style))
-
+        line = _line(
+            _LEFT,
+            y,
+            to_x=_WIDTH,
+            to_y=y,
+            style=f'stroke="{colour}"',
+        )
         # 3 * 0.1 would read 0.30000000000000004 in more digits.
         number = format_number(round(mark, 9))
-        words = f"{number} {unit}"
-        parts.append(_text(_LEFT - 8, y + 4, words, "end"))
+        label = _text(
+            _LEFT - 8,
+            y + 4,
+            words=f"{number} {unit}",
+            anchor="end",
+        )
+        parts += [line, label]
     return parts
 
 
-def _draw_found(axis: Axis, places: Sequence[float], found: Sequence[Interval]) -> str:
+def _draw_found(
+    axis: Axis,
+    places: Sequence[float],
+    found: Sequence[Interval],
+) -> str:
     """Return what was found at every point, joined, with its interval."""
     style = f'stroke="{_FOUND}" stroke-width="2"'
     points = []
@@ -105,20 +133,33 @@ def _draw_found(axis: Axis, places: Sequence[float], found: Sequence[Interval]) 
     for x, value in zip(places, found, strict=True):
         y = axis.y(value.mean)
         points.append(f"{x:.1f},{y:.1f}")
-        top = axis.y(value.mean + value.half)
-        bottom = axis.y(value.mean - value.half)
-        parts.append(_line(x, top, x, bottom, style))
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_FOUND}"/>')
-
-        words = format_number(value.mean)
-        parts.append(_text(x + 9, y + 4, words, "start", _FOUND))
+        bar = _line(
+            x,
+            axis.y(value.mean + value.half),
+            to_x=x,
+            to_y=axis.y(value.mean - value.half),
+            style=style,
+        )
+        dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_FOUND}"/>'
+        label = _text(
+            x + 9,
+            y + 4,
+            words=format_number(value.mean),
+            anchor="start",
+            colour=_FOUND,
+        )
+        parts += [bar, dot, label]
 
     curve = f'points="{" ".join(points)}"'
     parts.append(f'<polyline {curve} fill="none" stroke="{_FOUND}"/>')
     return "".join(parts)
 
 
-def _draw_stated(axis: Axis, places: Sequence[float], rows: Sequence[Row]) -> str:
+def _draw_stated(
+    axis: Axis,
+    places: Sequence[float],
+    rows: Sequence[Row],
+) -> str:
     """Return the paper's points; a number for all of them is a dashed line."""
     parts = []
     for number, row in enumerate(rows):
@@ -130,14 +171,30 @@ def _draw_stated(axis: Axis, places: Sequence[float], rows: Sequence[Row]) -> st
             style = f'fill="none" stroke="{_STATED}" stroke-width="2"'
             # A ring around the dot of what was found: both are seen where they agree.
             # Its number stands on the other side of it.
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" {style}/>')
-            words = format_number(row.stated)
-            parts.append(_text(x - 12, y + 4, words, "end", _STATED))
+            mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" {style}/>'
+            label = _text(
+                x - 12,
+                y + 4,
+                words=format_number(row.stated),
+                anchor="end",
+                colour=_STATED,
+            )
         else:
-            style = f'stroke="{_STATED}" stroke-width="2" stroke-dasharray="6 4"'
-            parts.append(_line(_LEFT, y, _WIDTH, y, style))
-            words = f"paper: {format_stated(row)}"
-            parts.append(_text(_WIDTH - 4, y - 6, words, "end", _STATED))
+            mark = _line(
+                _LEFT,
+                y,
+                to_x=_WIDTH,
+                to_y=y,
+                style=f'stroke="{_STATED}" stroke-width="2" stroke-dasharray="6 4"',
+            )
+            label = _text(
+                _WIDTH - 4,
+                y - 6,
+                words=f"paper: {format_stated(row)}",
+                anchor="end",
+                colour=_STATED,
+            )
+        parts += [mark, label]
     return "".join(parts)
 
 
@@ -174,20 +231,20 @@ def _card(claim: Claim, rows: Sequence[Row]) -> str:
     grid = plain_table("", "point", ">paper", ">here", ">ratio")
     for row in rows:
         grid.add_row(
-            row.point, format_stated(row), format_found(row), format_ratio(row)
+            row.point,
+            format_stated(row),
+            format_found(row),
+            format_ratio(row),
         )
     cost = f"{first.seconds:.1f} s of CPU" if first.settings else ""
     remarks = [claim.why, first.settings, claim.reading, cost]
-    paragraphs = "".join(
-        f"<p class=remark>{escape(text)}</p>" for text in remarks if text
-    )
-    heading = f"{claim.place.capitalize()}: {claim.title}"
+    heading = escape(f"{claim.place.capitalize()}: {claim.title}")
     parts = [
-        f"<h3>{escape(heading)}</h3>",
+        f"<h3>{heading}</h3>",
         draw_chart(claim, rows),
         html.table(grid),
-        paragraphs,
     ]
+    parts += [f"<p class=remark>{escape(text)}</p>" for text in remarks if text]
     if claim.quote:
         quotes = html.bullets(claim.quote)
         summary = "<summary>The paper's words</summary>"
@@ -198,24 +255,34 @@ def _card(claim: Claim, rows: Sequence[Row]) -> str:
 def reproduction_page(rows: Sequence[Row]) -> str:
     """Return a page that needs no other file: every paper, its figures and rows."""
     title = "Papers beside this model"
-    key = "Blue, filled: found here, with the 95 % interval of the seeds. "
-    key += "Orange, rings and dashed lines: the paper's."
-    parts = [html.page_title(title, summarise(rows)), f"<p>{escape(key)}</p>"]
+    key = escape(
+        "Blue, filled: found here, with the 95 % interval of the seeds. "
+        "Orange, rings and dashed lines: the paper's."
+    )
+    parts = [
+        html.page_title(title, summarise(rows)),
+        f"<p>{key}</p>",
+    ]
     for name, paper in read_papers().papers.items():
         of_paper = [row for row in rows if row.claim.paper == name]
         cards = []
         refusals = []
         for claim, group in by_claim(of_paper):
             # What was refused has no curve: its reason goes into a list below.
-            if reason := group[0].refused:
+            reason = group[0].refused
+            if reason:
                 refusals.append(f"{claim.place}, {claim.title}: {reason}")
             else:
                 cards.append(_card(claim, group))
 
-        grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
-        bullets = html.bullets(refusals)
         # Papers that were not asked for have no section.
         if of_paper:
-            note = summarise(of_paper)
-            parts.append(html.section(name, paper.title, grid, bullets, note=note))
+            section = html.section(
+                name,
+                paper.title,
+                f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>',
+                html.bullets(refusals),
+                note=summarise(of_paper),
+            )
+            parts.append(section)
     return whole_page(title, "".join(parts), {})

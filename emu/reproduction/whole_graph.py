@@ -37,7 +37,8 @@ def _plan_of(scenario: Scenario) -> tuple[GatherPlan, Topology]:
 def row_bytes(scenario: Scenario) -> int:
     """Return the bytes of a row of the hidden layer."""
     model = _settings_of(scenario)["model"]
-    return FLOAT_BYTES * int(model["hidden"])
+    columns = int(model["hidden"])
+    return FLOAT_BYTES * columns
 
 
 def gather_seconds(scenario: Scenario) -> float:
@@ -50,7 +51,8 @@ def gather_seconds(scenario: Scenario) -> float:
 def scatter_seconds(scenario: Scenario) -> float:
     """Return t(S) of the gradients of a gather, seconds."""
     plan, topology = _plan_of(scenario)
-    is_atomic = _settings_of(scenario)["backward"] == "atomic"
+    settings = _settings_of(scenario)
+    is_atomic = settings["backward"] == "atomic"
     back = plans.gradient_plan(plan, atomic=is_atomic)
     rows = back.cost(topology)
     return rows * row_bytes(scenario)
@@ -65,8 +67,8 @@ def milliseconds_on_links(scenario: Scenario, *, fast: bool) -> float:
     # Stages follow one another: a link is busy for the sum of what each asks of it.
     by_stage = plan.load(topology) / topology.capacities
     busy = by_stage.sum(axis=0)
-    is_fast = [name.startswith("nv") for name in topology.links]
 
+    is_fast = [name.startswith("nv") for name in topology.links]
     is_chosen = np.array(is_fast) == fast
     rows = busy[is_chosen].max()
     seconds = rows * row_bytes(scenario)
@@ -109,9 +111,9 @@ def table_percent(scenario: Scenario) -> float:
     parts = _parts_of(graphs[0])
     plan, *_ = plans.open_plans(settings)
 
-    hidden = settings["model"]["hidden"]
+    model = settings["model"]
     # Two layers of the hidden width, and the gradients of both.
-    columns = dataset.feature_length + 4 * hidden
+    columns = dataset.feature_length + 4 * model["hidden"]
     rows = 0
     edges = 0
     for part in parts:
@@ -129,11 +131,16 @@ def replication_factor(scenario: Scenario) -> float:
     settings = _settings_of(scenario)
     _, graphs = open_layers(settings)
     graph = graphs[0]
-    copies = sum(len(part.vertices) for part in _parts_of(graph))
+    parts = _parts_of(graph)
+    copies = sum(len(part.vertices) for part in parts)
     return copies / graph.vertices
 
 
-def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
+def fit_line(
+    claim: Claim,
+    seed: int,
+    _: Mapping[str, Any],
+) -> list[float]:
     """Return how far simulated gathers are off a line in the model's t(S), at most, %.
 
     Points are gathers of several sizes; computing is free, so that an epoch is the
@@ -142,7 +149,12 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     estimates = []
     makespans = []
     for point in claim.points:
-        scenario = scenario_of(claim, point, Side(), seed)
+        scenario = scenario_of(
+            claim,
+            point=point,
+            side=Side(),
+            seed=seed,
+        )
         forth = gather_seconds(scenario)
         back = scatter_seconds(scenario)
         estimates.append(forth + back)
