@@ -88,8 +88,9 @@ class _Bounds:
         _lower(resource.RLIMIT_CPU, self.seconds)
         # Without /proc there is no telling what the process has: macOS.
         with contextlib.suppress(OSError):
-            pages = int(Path("/proc/self/statm").read_text().split()[5])
-            held_bytes = pages * resource.getpagesize()
+            statm = Path("/proc/self/statm").read_text()
+            data_pages = int(statm.split()[5])
+            held_bytes = data_pages * resource.getpagesize()
             _lower(resource.RLIMIT_DATA, held_bytes + self.memory)
 
     def explain_memory(self) -> str:
@@ -126,8 +127,14 @@ def confine(read: Callable[Given, Result]) -> Callable[Given, Result]:
     def read_apart(*values: Given.args, **named: Given.kwargs) -> Result:
         if _files:
             return read(*values, **named)
-        paths = [value for value in (*values, *named.values()) if _is_path(value)]
-        return _read_apart(read, values, named, paths)
+        arguments = (*values, *named.values())
+        paths = [value for value in arguments if _is_path(value)]
+        return _read_apart(
+            read,
+            values=values,
+            named=named,
+            paths=paths,
+        )
 
     return read_apart
 
@@ -169,7 +176,8 @@ def _size(path: Path) -> int:
     """Return the bytes of a file, or of all below a folder; 0 of what is missing."""
     if not path.is_dir():
         return path.stat().st_size if path.exists() else 0
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    files = (file for file in path.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in files)
 
 
 def _open_memory() -> BinaryIO:
@@ -238,7 +246,10 @@ def _send(stream: BinaryIO, *answer: Any) -> None:
 
 
 def _answer(
-    work: Callable[[], Any], stream: BinaryIO, memory: BinaryIO, bounds: _Bounds
+    work: Callable[[], Any],
+    stream: BinaryIO,
+    memory: BinaryIO,
+    bounds: _Bounds,
 ) -> NoReturn:
     """Read in this child, answer, and end it."""
     try:
@@ -274,7 +285,8 @@ def _pack(result: Any, memory: BinaryIO) -> _Answer:
 def _lower(kind: int, bound: int) -> None:
     _, most = resource.getrlimit(kind)
     is_lower = most == resource.RLIM_INFINITY or bound < most
-    resource.setrlimit(kind, (bound if is_lower else most, most))
+    soft = bound if is_lower else most
+    resource.setrlimit(kind, (soft, most))
 
 
 def _failure(error: BaseException, bounds: _Bounds) -> Exception:
@@ -310,11 +322,16 @@ class _Pickler(pickle.Pickler):
 
 def _place(view: NDArray[Any], mapped: np.memmap[Any, Any]) -> tuple[Any, ...]:
     """Return the arguments by which `_map` makes a view of a mapped file again."""
-    (address, _), (begin, _) = (
-        array.__array_interface__["data"] for array in (view, mapped)
-    )
+    address, _ = view.__array_interface__["data"]
+    begin, _ = mapped.__array_interface__["data"]
     offset = mapped.offset + address - begin
-    return str(mapped.filename), view.shape, view.dtype, offset, view.strides
+    return (
+        str(mapped.filename),
+        view.shape,
+        view.dtype,
+        offset,
+        view.strides,
+    )
 
 
 def _map(
@@ -325,4 +342,10 @@ def _map(
     strides: tuple[int, ...],
 ) -> NDArray[Any]:
     content = np.memmap(path, np.uint8, "r")
-    return np.ndarray(shape, dtype, content, offset, strides)
+    return np.ndarray(
+        shape,
+        dtype,
+        buffer=content,
+        offset=offset,
+        strides=strides,
+    )

@@ -36,7 +36,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     _begun.add(partial)
     try:
-        special = path.exists() and not (path.is_file() or path.is_dir())
+        is_plain = path.is_file() or path.is_dir()
+        special = path.exists() and not is_plain
         if path.is_symlink() and not special:
             link = "this is a link; name the file that it leads to"
             raise DataError(f"cannot be written: {link}", path=str(path))

@@ -115,8 +115,10 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
     `code_of_others`.
     """
     consent = _consent.get()
-    if consent.runs and (reason := problem()):
-        raise DataError(reason, path=what.partition(" ")[2])
+    reason = problem() if consent.runs else ""
+    if reason:
+        _, _, name = what.partition(" ")
+        raise DataError(reason, path=name)
 
     line = f"runs code of {file}: {what}"
     if not consent.runs:
@@ -135,8 +137,8 @@ def import_program(program: str, source: str) -> Callable[..., Any]:
     goes on.
     """
     file, _, name = program.rpartition(":")
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    module = ModuleType(f"{OWN}{digest}")
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    module = ModuleType(f"{OWN}{digest[:16]}")
     module.__file__ = file
     sys.modules[module.__name__] = module  # where dataclasses and pickle look
     code = compile(source, file, "exec", dont_inherit=True)
@@ -150,15 +152,15 @@ def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     Raises DataError when there is nothing; ``program`` is named in it.
     """
     target = getattr(module, name, None)
-    if target is None or not callable(target):
-        classes = [
-            attribute
-            for attribute, value in vars(module).items()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
-        raise DataError(_absence(name, classes), path=program)
-    factory: Callable[..., Any] = target
-    return factory
+    if callable(target):
+        factory: Callable[..., Any] = target
+        return factory
+
+    classes = []
+    for attribute, value in vars(module).items():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            classes.append(attribute)
+    raise DataError(_absence(name, classes), path=program)
 
 
 def _absence(name: str, classes: Iterable[str]) -> str:
@@ -196,17 +198,20 @@ def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -
     do.
     """
     try:
-        nodes = [*ast.walk(ast.parse(text, file))]
+        tree = ast.parse(text, file)
+        nodes = list(ast.walk(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
     classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
-    mentions = {
-        getattr(node, key, "") for node in nodes for key in ("id", "name", "asname")
-    }
+    mentions = set()
+    for node in nodes:
+        for key in ("id", "name", "asname"):
+            mention = getattr(node, key, "")
+            mentions.add(mention)
     if name not in classes and (sure or mentions.isdisjoint({name, "*"})):
         return _absence(name, classes)
 
-    method_name = method.partition("(")[0]
+    method_name, _, _ = method.partition("(")
     bases = [name]
     is_unknown = not method
     for base in bases:  # which grow
@@ -215,7 +220,8 @@ def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -
             continue
         if method_name in _names_in(classes[base]):
             return ""
-        bases += {*map(ast.unparse, classes[base].bases)} - {*bases}
+        parents = set(map(ast.unparse, classes[base].bases))
+        bases += parents.difference(bases)
 
     if is_unknown and not sure:
         return ""

@@ -77,10 +77,11 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
     """
     with open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
+        size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             raise DataError("is no regular file", path=str(path))
-        if most is not None and status.st_size > most:
-            problem = f"has {status.st_size} bytes, at most {most} are read"
+        if most is not None and size > most:
+            problem = f"has {size} bytes, at most {most} are read"
             raise DataError(problem, path=str(path))
         yield file
 
@@ -90,6 +91,10 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
+def _size_of(file: BufferedReader) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """Return the text of a file.
 
@@ -97,7 +102,8 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
     DataError as `open_input`.
     """
     with open_input(path, most) as file:
-        return file.read(os.fstat(file.fileno()).st_size).decode("utf-8")
+        content = file.read(_size_of(file))
+        return content.decode("utf-8")
 
 
 def read_json(path: Path, most: int = MOST_TEXT) -> Any:
@@ -109,7 +115,8 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
         if path.suffix != ".gz":
             return parse_json(read_text(path, most))
         with open_gzip(path) as stream:
-            return parse_json(io.TextIOWrapper(stream, encoding="utf-8").read())
+            text = io.TextIOWrapper(stream, encoding="utf-8").read()
+            return parse_json(text)
     except FileNotFoundError as error:
         raise DataError("is missing", path=str(path)) from error
     except OSError as error:
@@ -135,7 +142,7 @@ class _BoundedGzip(gzip.GzipFile):
 
     def __init__(self, file: BufferedReader, path: Path) -> None:
         super().__init__(fileobj=file)
-        size = os.fstat(file.fileno()).st_size
+        size = _size_of(file)
         self._left = max(_MOST_INFLATION * size, ALWAYS_ALLOWED)
         self._path = path
         self._packed = size
@@ -179,18 +186,23 @@ def read_arrays(
     with one_error(path):
         try:
             with open_input(path) as file, zipfile.ZipFile(file) as archive:
-                infos = {
-                    info.filename.removesuffix(".npy"): info
-                    for info in archive.infolist()
-                }
+                infos = {}
+                for info in archive.infolist():
+                    name = info.filename.removesuffix(".npy")
+                    infos[name] = info
                 if optional:
                     names = [name for name in names if name in infos]
-                if missing := [name for name in names if name not in infos]:
-                    raise DataError(f"holds no {', '.join(missing)}", path=str(path))
+                missing = [name for name in names if name not in infos]
+                if missing:
+                    absent = ", ".join(missing)
+                    raise DataError(f"holds no {absent}", path=str(path))
 
-                size = os.fstat(file.fileno()).st_size
-                total = sum(infos[name].file_size for name in names)
-                check_inflation(path, size, total, inflation)
+                check_inflation(
+                    path,
+                    size=_size_of(file),
+                    unpacked=sum(infos[name].file_size for name in names),
+                    most=inflation,
+                )
                 return {name: _member(archive, infos[name], path) for name in names}
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error
@@ -204,7 +216,10 @@ def array_names(path: Path) -> list[str]:
 
 
 def check_inflation(
-    path: Path, size: int, unpacked: int, most: int = _MOST_INFLATION
+    path: Path,
+    size: int,
+    unpacked: int,
+    most: int = _MOST_INFLATION,
 ) -> None:
     """Refuse an archive of ``size`` bytes that claims to unpack to far more.
 
@@ -232,22 +247,34 @@ def map_member(file: BufferedReader) -> NDArray[Any]:
     Raises ValueError as `read_array_header`, and when the file is shorter.
     """
     shape, fortran, dtype = read_array_header(file)
-    rest = os.fstat(file.fileno()).st_size - file.tell()
+    begin = file.tell()
+    rest = _size_of(file) - begin
     if math.prod(shape) * dtype.itemsize > rest:
         text = f"its header says {dtype} of shape {shape}"
         raise ValueError(f"{text}, and {rest} bytes follow")
     order: Any = "F" if fortran else "C"
-    return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
+    mapped = np.memmap(
+        file,
+        dtype=dtype,
+        mode="r",
+        offset=begin,
+        shape=shape,
+        order=order,
+    )
+    return np.asarray(mapped)
 
 
 def _member(
-    archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path
+    archive: zipfile.ZipFile,
+    info: zipfile.ZipInfo,
+    path: Path,
 ) -> NDArray[Any]:
     name = info.filename.removesuffix(".npy")
     try:
         with archive.open(info) as member:
             shape, _, dtype = read_array_header(member)
-            claim = int(member.tell()) + math.prod(shape) * dtype.itemsize
+            header_bytes = int(member.tell())
+            claim = header_bytes + math.prod(shape) * dtype.itemsize
     except ValueError as error:
         raise DataError(f"{name} cannot be read: {error}", path=str(path)) from error
     if claim != info.file_size:
@@ -264,10 +291,11 @@ def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     unpickled.
     """
     version = np.lib.format.read_magic(file)
-    read_header = {
+    readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
+    }
+    read_header = readers.get(version)
     if read_header is None:
         raise ValueError(f"it is of version {version} of npy, 1.0 and 2.0 are read")
     try:
@@ -305,7 +333,10 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
         _adapter(shape).validate_python(content, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(printable(str(step), 40) for step in first["loc"])
-        value = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
-        problem = f"{at}{place or 'its content'}: {first['msg']}{printable(value, 60)}"
+        steps = [printable(str(step), 40) for step in first["loc"]]
+        place = ".".join(steps) or "its content"
+        found = ""
+        if first["type"] != "missing":
+            found = printable(f", found {first['input']!r:.40}", 60)
+        problem = f"{at}{place}: {first['msg']}{found}"
         raise DataError(problem, path=str(path)) from error

@@ -19,7 +19,9 @@ def stream_key(*parts: int) -> np.uint64:
     key = 0
     for part in parts:
         key = (key + part + 0x9E3779B97F4A7C15) & _MASK
-        key = ((key ^ (key >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        key = ((key ^ (key >> 27)) * 0x94D049BB133111EB) & _MASK
+        key ^= key >> 30
+        key = (key * 0xBF58476D1CE4E5B9) & _MASK
+        key ^= key >> 27
+        key = (key * 0x94D049BB133111EB) & _MASK
         key ^= key >> 31
     return np.uint64(key)

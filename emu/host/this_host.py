@@ -49,7 +49,11 @@ def version_of_emu() -> str:
     command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         outcome = subprocess.run(  # noqa: S603 - our own words
-            command, capture_output=True, text=True, check=True, timeout=10.0
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10.0,
         )
     except (OSError, subprocess.SubprocessError):
         return version

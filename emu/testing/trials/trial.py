@@ -388,7 +388,10 @@ def _carry_out(
 
 
 async def _run_once(
-    case: Case, settings: RunSettings, log: Path, observer: Observer | None
+    case: Case,
+    settings: RunSettings,
+    log: Path,
+    observer: Observer | None,
 ) -> EmulatedRun:
     coordinator = Coordinator(
         case.problem,

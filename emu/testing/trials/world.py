@@ -180,7 +180,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @override
     def run_in_executor(  # type: ignore[override]  # any arguments
-        self, _executor: Any, func: Callable[..., Any], *args: Any
+        self,
+        _executor: Any,
+        func: Callable[..., Any],
+        *args: Any,
     ) -> asyncio.Future[Any]:
         future = self.create_future()
         try:
@@ -209,7 +212,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @override
     async def create_server(  # type: ignore[override]  # any arguments
-        self, factory: Any, *address: Any, **options: Any
+        self,
+        factory: Any,
+        *address: Any,
+        **options: Any,
     ) -> Any:
         if address:
             listener = self._world.network.listen(address, _PROCESS.get())
@@ -218,7 +224,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @override
     async def create_connection(  # type: ignore[override]  # any arguments
-        self, factory: Any, *address: Any
+        self,
+        factory: Any,
+        *address: Any,
     ) -> Any:
         sock = cast("socket.socket", self._world.open_socket())
         try:
