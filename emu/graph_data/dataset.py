@@ -351,7 +351,7 @@ def open_dataset(
         parts=parts,
         boxes=tuple(boxes),
     )
-    fields = asdict(spec)
+    fields = dict(vars(spec))
     if not boxes:  # as before there were any: what is cached stays
         del fields["boxes"]
     source = find_source(name, scale=scale, seed=seed, root=root, split=split)

@@ -47,12 +47,12 @@ def find_source(
     Raises DataError when it is not there, with the places searched, and where to get
     it; also when a split is chosen where the data has but one.
     """
-    folders = data_folders(root)
     # Before any folder: a preset is the same on every host, whatever files it has.
     if name in PRESETS:
         _refuse_split(name, split)
         return synthetic_source(name, scale=scale, seed=seed)
 
+    folders = data_folders(root)
     for folder in folders:
         graph_folder = folder / name
         # ogb calls its folders by names with underscores.

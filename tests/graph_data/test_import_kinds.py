@@ -21,6 +21,8 @@ from emu.graph_data.imported import import_graph, imports_home
 from emu.graph_data.readers.split_arrays import Choices
 from emu.graph_data.readers.text_table import TableOptions
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 Files = dict[str, "str | bytes | Callable[[], bytes]"]
 PATH = "0 1\n1 2\n2 3\n"
 GAPS = "10,20\n20,40\n40,30\n"

@@ -16,6 +16,8 @@ from emu.errors import DataError
 from emu.graph_data.imported import import_graph, imports_home
 from emu.graph_data.readers.text_table import TableOptions
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 MADE_UP: dict[str, Any] = {"feature_length": 3, "classes": 1}
 
 

@@ -10,12 +10,15 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.graph_data.imported import import_graph
 from emu.graph_data.readers import edge_list
 from emu.graph_data.readers.text_table import TableOptions
+
+pytestmark = pytest.mark.usefixtures("read_here")
 
 Pairs = list[tuple[int, int]]
 WORDS = ["alice", "Bob B", "x1", "ü-8", "Doe, J", "a;b", "0x1f", "n0de", "007", "-"]
