@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -227,6 +228,7 @@ class SamplerCache:
         sharing = cache.homes.count(self._home)
         self._most = cache.rows // sharing
         self.held = choose_rows(dataset, plan, cache, self._home)
+        self._tabled: Ints | None = None  # rows of which `_is_held` is the table
 
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
         self._next_stamp = 0
@@ -237,7 +239,7 @@ class SamplerCache:
             for iteration in range(first):
                 self.look(self._draw(iteration))
 
-    def look(self, vertices: Ints) -> Mask:
+    def look(self, vertices: Array) -> Mask:
         """Return which rows of the next batch are there; keep those of it, too."""
         # Before the batch's own rows are kept: a hit is what need not be sent.
         hits = self._find_held(vertices)
@@ -261,9 +263,15 @@ class SamplerCache:
         """Return which of some vertices' rows are there."""
         # A table of all vertices takes a tenth of the time of sorting these, unless
         # the graph is far larger than a batch.
-        is_small = len(self._owner) <= _TABLE * len(vertices)
-        kind: Literal["table"] | None = "table" if is_small else None
-        return np.isin(vertices, self.held, assume_unique=True, kind=kind)
+        if len(self._owner) > _TABLE * len(vertices):
+            return np.isin(vertices, self.held, assume_unique=True)
+        if self._tabled is not self.held:
+            # Most policies hold the same rows from batch to batch.
+            self._is_held = np.zeros(len(self._owner), np.bool_)
+            self._is_held[self.held] = True
+            self._tabled = self.held
+        found: Mask = self._is_held[vertices]
+        return found
 
     def begin(self) -> None:
         """Hold what the next batch begins with, where that has come ahead of it."""
@@ -352,7 +360,7 @@ class HotCache(SamplerCache):
         return self._choose(window + 1)
 
     @override
-    def look(self, vertices: Ints) -> Mask:
+    def look(self, vertices: Array) -> Mask:
         self.begin()
         self._iteration += 1
         return self._find_held(vertices)
@@ -376,6 +384,31 @@ def open_cache(
     return SamplerCache(dataset, plan, cache, sampler, first, draw)
 
 
+def _count_by_store(
+    owner: SmallInts,
+    stores: int,
+    vertices: Array,
+    drawn: Array | None = None,
+    counted: Mask | None = None,
+) -> tuple[int, ...]:
+    """Return how many vertices each store owns, or what these have drawn.
+
+    ``counted``: of them those that count, all without it.
+    """
+    counts = np.zeros(stores, np.int64)
+    is_wide = vertices.dtype == np.int64
+    lib.count_owned(
+        pointer(vertices),
+        is_wide,
+        len(vertices),
+        ffi.NULL if drawn is None else pointer(drawn),
+        ffi.NULL if counted is None else pointer(counted),
+        pointer(owner),
+        pointer(counts),
+    )
+    return tuple(counts.tolist())
+
+
 def batch_counts(
     batch: DrawnBatch,
     owner: SmallInts,
@@ -389,20 +422,7 @@ def batch_counts(
     ``early``: vertices whose rows come with it for later batches.
     """
     owner = np.ascontiguousarray(owner, np.int32)
-
-    def count_by_store(vertices: Array, drawn: Array | None = None) -> tuple[int, ...]:
-        """Return how many vertices each store owns, or what these have drawn."""
-        counts = np.zeros(stores, np.int64)
-        is_wide = vertices.dtype == np.int64
-        lib.count_owned(
-            pointer(vertices),
-            is_wide,
-            len(vertices),
-            ffi.NULL if drawn is None else pointer(drawn),
-            pointer(owner),
-            pointer(counts),
-        )
-        return tuple(counts.tolist())
+    count_by_store = partial(_count_by_store, owner, stores)
 
     # Hop by hop from the seeds.
     vertices = batch.vertices
@@ -411,7 +431,7 @@ def batch_counts(
     edge_counts = [sum(counts) for counts in answered]
     hits_by_store: tuple[int, ...] = ()
     if hits is not None:
-        hits_by_store = count_by_store(vertices[hits])
+        hits_by_store = count_by_store(vertices, counted=hits)
     early_by_store: tuple[int, ...] = ()
     if early is not None:
         early_by_store = count_by_store(early)
@@ -428,6 +448,10 @@ def batch_counts(
         hits=hits_by_store,
         ahead=early_by_store,
     )
+
+
+#: Batches that one thread counts before others may: handing each over takes 50 us.
+_AT_ONCE = 20
 
 
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
@@ -450,8 +474,7 @@ def count_samples(
         hits = None
         if held is not None:
             early = held.look_ahead()
-            vertices = batch.vertices.astype(np.int64)
-            hits = held.look(vertices)
+            hits = held.look(batch.vertices)
         return batch_counts(batch, dataset.owner, dataset.parts, hits, early)
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
@@ -462,6 +485,9 @@ def count_samples(
         iterations = range(batches)
         counts = [count(sampler, number, sampler_cache) for number in iterations]
         return tuple(counts)
+
+    def count_some(sampler: int, iterations: range) -> list[SampleCounts]:
+        return [count(sampler, number) for number in iterations]
 
     if cache is not None:
         # Before samplers do: those of one machine would all compute it at once.
@@ -474,13 +500,18 @@ def count_samples(
         if cache is not None:
             return tuple(pool.map(count_in_order, samplers))
 
+        firsts = range(0, batches, _AT_ONCE)
+        pieces = [range(batches)[first : first + _AT_ONCE] for first in firsts]
         promises = []
         for sampler in samplers:
-            row = [pool.submit(count, sampler, number) for number in range(batches)]
+            row = [pool.submit(count_some, sampler, piece) for piece in pieces]
             promises.append(row)
         # In the order of samplers and batches, whichever was done first.
-        counts = [[promise.result() for promise in row] for row in promises]
-        return tuple(map(tuple, counts))
+        counts = []
+        for row in promises:
+            of_pieces = [promise.result() for promise in row]
+            counts.append(tuple(chain.from_iterable(of_pieces)))
+        return tuple(counts)
 
 
 def count_job(

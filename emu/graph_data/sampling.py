@@ -160,13 +160,18 @@ def _sample_frontier(
 ) -> tuple[Ids, Positions]:
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
+    check_frontier(structure, frontier)
+
+    key = stream_key(int(stream), hop)
+    return structure.draw(frontier, fanout, key)
+
+
+def check_frontier(structure: Structure, frontier: Ids) -> None:
+    """Raise ValueError where a vertex of a frontier does not exist."""
     # The compiled sampler reads the pointers of a vertex without a check.
     last_vertex = structure.vertices - 1
     if len(frontier) and not 0 <= frontier.min() <= frontier.max() <= last_vertex:
         raise ValueError(f"the frontier names vertices outside 0..{last_vertex}")
-
-    key = stream_key(int(stream), hop)
-    return structure.draw(frontier, fanout, key)
 
 
 def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
@@ -198,11 +203,11 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
 
 
 #: Vertices of a graph up to which each thread that samples keeps a place of all: 8 MB.
-_MOST_PLACES = 2_000_000
+MOST_PLACES = 2_000_000
 _of_thread = threading.local()
 
 
-def _places(vertices: int) -> Positions:
+def places_of(vertices: int) -> Positions:
     """Return this thread's place of each vertex, whatever other batches have left."""
     places: Positions | None = getattr(_of_thread, "places", None)
     if places is None or len(places) < vertices:
@@ -237,8 +242,8 @@ class GrowingBatch:
         self.frontier = seeds
         # A sampled batch of 20,000 vertices took 0.4 ms to hash.
         self._places = None
-        if 0 < vertices <= _MOST_PLACES:
-            self._places = _places(vertices)
+        if 0 < vertices <= MOST_PLACES:
+            self._places = places_of(vertices)
         self._sizes = [len(seeds)]
         self._edges: list[tuple[Positions, Positions]] = []
 

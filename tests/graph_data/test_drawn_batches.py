@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from emu.graph_data import BatchPlan
+from emu.graph_data import BatchPlan, sample_batch
 from emu.graph_data.caches import batch_counts, count_samples
 from emu.graph_data.dataset import open_dataset
-from emu.graph_data.drawn_batches import DrawnBatch, KeptBatches
-from emu.graph_data.sampling import SampledBatch
+from emu.graph_data.drawn_batches import DrawnBatch, KeptBatches, draw_counts
+from emu.graph_data.sampling import SampledBatch, Structure
+from emu.host.stream_key import stream_key
 
 
 def _batch(size: int) -> SampledBatch:
@@ -49,9 +52,9 @@ def test_a_batch_is_drawn_once_while_it_is_kept() -> None:
     drawn = []
 
     def ask(key: str) -> None:
-        def draw() -> SampledBatch:
+        def draw() -> DrawnBatch:
             drawn.append(key)
-            return _batch(4)
+            return DrawnBatch.of(_batch(4))
 
         assert kept.find(key, draw).sizes == (4, 1)
 
@@ -65,7 +68,7 @@ def test_a_batch_is_drawn_once_while_it_is_kept() -> None:
 def test_a_batch_beyond_all_room_is_returned_and_not_kept() -> None:
     kept = KeptBatches(1)
     for _ in range(2):
-        batch = kept.find("large", lambda: _batch(9))
+        batch = kept.find("large", lambda: DrawnBatch.of(_batch(9)))
         assert batch.drawn[0].tolist() == [8]
 
 
@@ -87,9 +90,9 @@ def test_a_batch_without_its_edges_is_drawn_again_for_who_counts_them() -> None:
     drawn = []
 
     def ask(key: str, *, edges: bool) -> DrawnBatch:
-        def draw() -> SampledBatch:
+        def draw() -> DrawnBatch:
             drawn.append(key)
-            return _batch(4)
+            return DrawnBatch.of(_batch(4), edges=edges)
 
         return kept.find(key, draw, edges=edges)
 
@@ -101,3 +104,52 @@ def test_a_batch_without_its_edges_is_drawn_again_for_who_counts_them() -> None:
     ask("b", edges=True)
     ask("a", edges=True)
     assert drawn == ["a", "a", "b"]
+
+
+@given(
+    seed=st.integers(0, 99),
+    fanouts=st.lists(st.integers(1, 8), min_size=1, max_size=3),
+    wide=st.booleans(),
+    edges=st.booleans(),
+)
+def test_what_is_counted_without_lists_is_that_of_the_sampled_batch(
+    *, seed: int, fanouts: list[int], wide: bool, edges: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    vertices = int(rng.integers(2, 60))
+    # Some vertices have none, some more neighbours than any fanout.
+    is_edge = rng.random((vertices, vertices)) < rng.random(vertices)[:, None] ** 3
+    degrees = is_edge.sum(axis=1)
+    structure = Structure(
+        indptr=np.concatenate([[0], np.cumsum(degrees)]),
+        indices=np.nonzero(is_edge)[1].astype(np.int64 if wide else np.int32),
+    )
+    for number in range(3):  # each finds what the one before has left
+        seeds = rng.permutation(vertices)[: rng.integers(1, vertices + 1)]
+        stream = stream_key(seed, number)
+        sampled = sample_batch(structure, seeds, fanouts=fanouts, stream=stream)
+        expected = DrawnBatch.of(sampled, edges=edges)
+        found = draw_counts(
+            structure, seeds, fanouts=fanouts, stream=stream, edges=edges
+        )
+
+        assert found.sizes == expected.sizes
+        assert found.size == expected.size
+        np.testing.assert_array_equal(found.vertices, expected.vertices)
+        for counts, expected_counts in zip(found.drawn, expected.drawn, strict=True):
+            np.testing.assert_array_equal(counts, expected_counts)
+        if edges:
+            np.testing.assert_array_equal(found.sources, expected.sources)
+
+
+def test_what_is_counted_begins_at_vertices_of_the_graph() -> None:
+    structure = Structure(np.array([0, 1, 2]), np.array([1, 0], np.int32))
+    for seed in (-1, 2):
+        with pytest.raises(ValueError, match=r"outside 0\.\.1"):
+            draw_counts(
+                structure,
+                np.array([seed]),
+                fanouts=[1],
+                stream=stream_key(1),
+                edges=False,
+            )

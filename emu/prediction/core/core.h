@@ -731,6 +731,14 @@ void picked(const int64_t *indptr, const int64_t *frontier, int64_t size,
 int64_t relabelled(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
                    int32_t *slots, int64_t capacity, int64_t *vertices,
                    int32_t *positions);
+/* Edges that `grown` draws before it looks where they lead: these are on their way into the
+ * processor's cache meanwhile. */
+enum { DRAWN_AT_ONCE = 128 };
+int64_t counted_draws(const int64_t *indptr, const int32_t *vertices, int64_t size,
+                      int64_t fanout, int32_t *drawn);
+int64_t grown(const int64_t *indptr, const void *indices, bool wide, uint64_t key,
+              int64_t size, const int32_t *drawn, int64_t *edge, int32_t *place,
+              int32_t *vertices, int32_t *sources);
 int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
                int32_t *place, int64_t *vertices, int32_t *positions);
 void compressed(const void *sources, const void *destinations, bool wide_ends,
@@ -739,7 +747,7 @@ void compressed(const void *sources, const void *destinations, bool wide_ends,
 void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
             const double *draws, double *misses);
 void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
-                 const int32_t *owner, int64_t *counts);
+                 const bool *counted, const int32_t *owner, int64_t *counts);
 void count_shares(const Shared *s, int64_t edges);
 void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
                 const int64_t *bounds_of_class, const double *near, int64_t edges,

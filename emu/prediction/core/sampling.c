@@ -140,6 +140,74 @@ int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t 
     return count;
 }
 
+/* Fill `drawn` with the edges that `grown` draws of each vertex; return how many in all. */
+int64_t counted_draws(const int64_t *indptr, const int32_t *vertices, int64_t size,
+                      int64_t fanout, int32_t *drawn)
+{
+    int64_t total = 0;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t degree = indptr[vertices[i] + 1] - indptr[vertices[i]];
+        drawn[i] = (int32_t)(degree < fanout ? degree : fanout);
+        total += drawn[i];
+    }
+    return total;
+}
+
+/* Draw `taken` edges of a vertex as `picked` does: their places in `indices` become `edge`. */
+static inline void draw_edges(const int64_t *indptr, int64_t vertex, int64_t taken,
+                              uint64_t key, const char *indices, int64_t width,
+                              int64_t *edge)
+{
+    int64_t first = indptr[vertex], degree = indptr[vertex + 1] - first;
+    uint64_t own = mixed(key + (uint64_t)vertex * GOLDEN);
+    for (int64_t draw = 0; draw < taken; draw++) {
+        if (degree > taken)
+            floyd(own, degree, taken, draw, edge);
+        else
+            edge[draw] = draw;
+        __builtin_prefetch(indices + width * (first + edge[draw]));
+    }
+    for (int64_t draw = 0; draw < taken; draw++)
+        edge[draw] += first;
+}
+
+/* Draw a hop of a batch whose edges need no lists, `drawn` of each of its `size` vertices so
+ * far; append to these what is new, in the order of `placed`, and return how many there are.
+ *
+ * `place` leads from each vertex so far to its place, and holds anything else of others, as of
+ * `placed`. `vertices` has room for all of the graph and one more, `edge` for a block and what
+ * one vertex draws. `sources` gets the place of every edge's source, unless it is NULL. */
+int64_t grown(const int64_t *indptr, const void *indices, bool wide, uint64_t key,
+              int64_t size, const int32_t *drawn, int64_t *edge, int32_t *place,
+              int32_t *vertices, int32_t *sources)
+{
+    int64_t width = wide ? sizeof(int64_t) : sizeof(int32_t);
+    int32_t count = (int32_t)size;
+    for (int64_t next = 0; next < size;) {
+        int64_t edges = 0;
+        for (; next < size && edges < DRAWN_AT_ONCE; next++) {
+            if (size - next > AHEAD)
+                __builtin_prefetch(indptr + vertices[next + AHEAD]);
+            draw_edges(indptr, vertices[next], drawn[next], key, indices, width,
+                       edge + edges);
+            edges += drawn[next];
+        }
+        for (int64_t i = 0; i < edges; i++) {
+            int32_t vertex = wide ? (int32_t)((const int64_t *)indices)[edge[i]]
+                                  : ((const int32_t *)indices)[edge[i]];
+            int32_t found = place[vertex];
+            bool is_new = (found >= count) | (vertices[found] != vertex);
+            vertices[count] = vertex; /* for good if it is new: half are, by no rule */
+            found = is_new ? count : found;
+            place[vertex] = found;
+            count += is_new;
+            if (sources)
+                *sources++ = found;
+        }
+    }
+    return count;
+}
+
 /* Give vertices positions by first appearance, `known` before `ids`; return how many.
  *
  * `slots` hold -1, a power of 2 of them, at least twice as many as `known` and `ids`

@@ -2,14 +2,16 @@
  * what each adds up and the rows it needs. */
 #include "inline.h"
 
-/* Add up the vertices that every store owns, or what these have drawn. */
+/* Add up the vertices that every store owns, or what these have drawn: of those that are
+ * `counted`, of all where that is NULL. */
 void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
-                 const int32_t *owner, int64_t *counts)
+                 const bool *counted, const int32_t *owner, int64_t *counts)
 {
     for (int64_t place = 0; place < size; place++) {
         int64_t vertex = wide ? ((const int64_t *)vertices)[place]
                               : ((const int32_t *)vertices)[place];
-        counts[owner[vertex]] += drawn ? drawn[place] : 1;
+        int64_t count = drawn ? drawn[place] : 1;
+        counts[owner[vertex]] += counted && !counted[place] ? 0 : count;
     }
 }
 
