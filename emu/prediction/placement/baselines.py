@@ -6,6 +6,7 @@ IFS (the paper's Algorithm 2), given ones, random ones, one machine after the ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -41,7 +42,11 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
     return space.placement(machines.tolist())
 
 
-def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | None:
+def fill(
+    space: Space,
+    order: list[int],
+    placed: Ints | None = None,
+) -> Ints | None:
     """Return a feasible machine for every unit, or None; machines tried in ``order``.
 
     Raises PlacementError when there are too many different kinds of tasks for the
@@ -57,7 +62,8 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     room = space.free + space.slack
     # With a plain -= a machine on which several units stand would lose one demand
     # alone.
-    np.subtract.at(room, placed[is_placed], space.demand[is_placed])
+    machines_in_use = placed[is_placed]
+    np.subtract.at(room, machines_in_use, space.demand[is_placed])
     if (room < 0).any():
         return None
 
@@ -67,9 +73,11 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     groups = []
     representatives = []
     for group in space.packed:
-        groups.append([unit for unit in group if not is_placed[unit]])
+        units_left = [unit for unit in group if not is_placed[unit]]
+        groups.append(units_left)
         # Of a group all demand the same, those that are placed already included.
-        representatives.append(group[0])
+        first = group[0]
+        representatives.append(first)
     packing = Packing(
         demand=space.demand[representatives],
         sizes=tuple(map(len, groups)),
@@ -106,7 +114,8 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     # The user may part who shares slots: where a pool is unlimited, that can be.
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
-    numbers = {machine.name: number for number, machine in enumerate(cluster.machines)}
+    names = [machine.name for machine in cluster.machines]
+    numbers = {name: number for number, name in enumerate(names)}
     for (process, machine), name in _stated_machines(job, tasks).items():
         if process is None:
             problem = f"the placement names {name}, which is no task of the job"
@@ -114,47 +123,55 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
         if machine not in numbers:
             raise PlacementError(
                 f"task {name} is placed on {machine}, "
-                f"which is no machine; there are {', '.join(numbers)}"
+                f"which is no machine; there are {', '.join(names)}"
             )
-        for task in job.units[process]:
-            if machine_of[task] not in {-1, numbers[machine]}:
-                pin = cluster.machines[machine_of[task]].name
+        number = numbers[machine]
+        for position in job.units[process]:
+            number_so_far = machine_of[position]
+            if number_so_far not in {-1, number}:
+                task_name = job.tasks[position].name
                 raise PlacementError(
                     f"task {name} is placed on {machine}, but "
-                    f"{job.tasks[task].name} must stand on {pin} "
+                    f"{task_name} must stand on {names[number_so_far]} "
                     "(pinned, or of the same process)"
                 )
-            machine_of[task] = numbers[machine]
+            machine_of[position] = number
 
-    missing = [
-        job.tasks[task].name for task, number in enumerate(machine_of) if number < 0
-    ]
+    missing = []
+    for position, task in enumerate(job.tasks):
+        if machine_of[position] < 0:
+            missing.append(task.name)
     if missing:
-        raise PlacementError(f"the placement leaves out {', '.join(missing[:8])}")
+        first_missing = ", ".join(missing[:8])
+        raise PlacementError(f"the placement leaves out {first_missing}")
     placement = Placement(tuple(machine_of))
     _check_capacities(space, placement)
     return placement
 
 
 def _stated_machines(
-    job: Job, tasks: Mapping[str, str]
+    job: Job,
+    tasks: Mapping[str, str],
 ) -> dict[tuple[str | None, str], str]:
     """Return (process, machine) -> the last name that states them; None is unknown."""
     process_of = {task.name: task.process_name for task in job.tasks}
+    process_of |= {process: process for process in job.units}
     names = {}
     for name, machine in tasks.items():
-        process = name if name in job.units else process_of.get(name)
+        process = process_of.get(name)
         names[process, machine] = name
     return names
 
 
 def _check_capacities(space: Space, placement: Placement) -> None:
+    machines = space.cluster.machines
     usage = placement.usage(space.job, space.cluster)
-    for machine, use in zip(space.cluster.machines, usage, strict=True):
+    for machine, use in zip(machines, usage, strict=True):
         for resource in space.resources:
             capacity = machine.resources.get(resource, np.inf)
             amount = use.get(resource, 0.0)
-            if amount > capacity * (1 + 1e-12):
+            with_rounding = capacity * (1 + 1e-12)
+            if amount > with_rounding:
                 shortfall = float(amount - capacity)
                 raise InfeasiblePlacement(
                     f"machine {machine.name} has {capacity:g} {resource}, the tasks "
@@ -181,9 +198,11 @@ def draw_machines(space: Space, rng: np.random.Generator) -> Ints:
     Raises InfeasiblePlacement when no placement exists.
     """
 
-    def draw() -> Iterator[tuple[int, list[int]]]:
-        for unit in rng.permutation(len(space.units)).tolist():
-            yield unit, rng.permutation(len(space.free)).tolist()
+    def draw() -> Iterator[_Turn]:
+        units = rng.permutation(len(space.units))
+        for unit in units.tolist():
+            machines = rng.permutation(len(space.free))
+            yield unit, machines.tolist()
 
     return _deal(space, ATTEMPTS, draw)
 
@@ -207,19 +226,24 @@ def deal_out(space: Space) -> Ints:
     """
     count = len(space.free)
 
-    def take_turns() -> Iterator[tuple[int, list[int]]]:
-        for turn in range(len(space.units)):
+    def take_turns() -> Iterator[_Turn]:
+        for unit in range(len(space.units)):
             # A unit's turn is its number: a machine that is full is passed over by this
             # one alone.
-            yield turn, [(turn + m) % count for m in range(count)]
+            machines = [(unit + step) % count for step in range(count)]
+            yield unit, machines
 
     return _deal(space, 1, take_turns)
+
+
+#: A unit, and the machines that it takes the first of that has room.
+_Turn: TypeAlias = tuple[int, list[int]]
 
 
 def _deal(
     space: Space,
     attempts: int,
-    turns: Callable[[], Iterator[tuple[int, list[int]]]],
+    turns: Callable[[], Iterator[_Turn]],
 ) -> Ints:
     """Give every unit of ``turns()`` the first of its machines that has room.
 
@@ -227,11 +251,12 @@ def _deal(
     IFS, that the units after each can still be placed, and so ends in an error only
     where there is no placement at all. That is slow.
     """
-    order = [*range(len(space.free))]
+    order = list(range(len(space.free)))
+    units = len(space.units)
 
     # 0 is the cautious attempt.
     for rest in range(attempts, -1, -1):
-        machines = np.full(len(space.units), -1, dtype=np.int64)
+        machines = np.full(units, -1, dtype=np.int64)
         if not space.fits(machines):
             break  # pinned tasks alone are too much
         for unit, preference in turns():

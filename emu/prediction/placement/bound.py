@@ -79,26 +79,31 @@ class _PortProgram:
         self.sent = candidates.sent
         self.units = len(space.units)
         self.machines = len(space.cluster.machines)
-        self.sides = [*product(range(self.machines), (0, 1))]  # of all NICs
+        directions = (0, 1)
+        sides = product(range(self.machines), directions)
+        self.sides = list(sides)  # of all NICs
 
         # Of every edge both ends: units, and machines of pinned tasks; -1 for none.
         job = candidates.job
         tasks = np.column_stack([job.source, job.destination])
-        unit_of_task = np.full(len(space.fixed), -1, dtype=np.int64)
+        unit_of_task = np.full_like(space.fixed, -1)
         unit_of_task[space.unit_task] = [*space.unit_of.values()]
         self.ends = unit_of_task[tasks]
         self.fixed = space.fixed[tasks]
 
         self.is_sent = self.sent > 0
-        can_move = (self.ends >= 0).all(axis=1)
         source_unit, destination_unit = self.ends.T
+        is_movable = self.ends >= 0
+        can_move = is_movable.all(axis=1)
         is_between = can_move & (source_unit != destination_unit)
-        self.between = np.flatnonzero(is_between & self.is_sent).tolist()
+        between = np.flatnonzero(is_between & self.is_sent)
+        self.between = between.tolist()
 
         # A port is busy neither before the first flow of all, nor behind the last.
         heads = candidates.head[self.is_sent]
         tails = candidates.tail[self.is_sent]
-        self.idle = float(heads.min() + tails.min())
+        idle = heads.min() + tails.min()
+        self.idle = float(idle)
 
         # t; of every unit a part per machine; of every edge one that leaves, and one
         # that enters.
@@ -119,7 +124,7 @@ class _PortProgram:
 
     def _bound(self, terms: _Terms, upper: float) -> None:
         """Have a sum of columns times factors be at most ``upper``."""
-        factors: defaultdict[int, float] = defaultdict(float)
+        factors = defaultdict[int, float](float)
         # The solver refuses a row that names a column twice.
         for column, factor in terms:
             factors[column] += factor
@@ -147,7 +152,9 @@ class _PortProgram:
         upper = np.full(self.columns, np.inf)
         upper[parts_of_units] = 1.0
         is_whole = np.zeros(self.columns, dtype=bool)
-        is_whole[parts_of_units] = bool(nodes or seconds)
+        branches = bool(nodes or seconds)
+        is_whole[parts_of_units] = branches
+
         costs = np.zeros(self.columns)
         costs[_TIME] = 1.0
         solution = minimise(
@@ -170,13 +177,12 @@ class _PortProgram:
             for machine, direction in self.sides:
                 inner_unit = ends[direction]
                 outer_unit = ends[1 - direction]
+                inner_part = self._part(inner_unit, machine)
+                outer_part = self._part(outer_unit, machine)
+                crossing = self._crossing(position, machine, direction)
                 # The part that stands here without its partner has to cross.
-                terms = [
-                    (self._part(inner_unit, machine), 1.0),
-                    (self._part(outer_unit, machine), -1.0),
-                    (self._crossing(position, machine, direction), -1.0),
-                ]
-                self._bound(terms, 0.0)
+                terms = [(inner_part, 1.0), (outer_part, -1.0), (crossing, -1.0)]
+                self._bound(terms, upper=0.0)
 
     def _bound_ports(self) -> None:
         links = self.space.cluster.links
@@ -191,36 +197,39 @@ class _PortProgram:
         nic = links.nic[machine, direction]
         capacity = links.steps.most[nic]  # the bound holds whatever events give it
 
-        terms = []
+        volumes = []
         for position, edge in enumerate(self.between):
             crossing = self._crossing(position, machine, direction)
             volume = float(self.sent[edge])
-            terms.append((crossing, volume))
+            volumes.append((crossing, volume))
 
         # Bytes of edges with a pinned end: of some all that cross is known.
         known_volume = 0.0
-        sides = [direction, 1 - direction]
+        inner_and_outer = [direction, 1 - direction]
         sent_edges = np.flatnonzero(self.is_sent)
         for edge in sent_edges.tolist():
             volume = float(self.sent[edge])
-            inner, outer = self.ends[edge, sides].tolist()
-            inner_fixed, outer_fixed = self.fixed[edge, sides].tolist()
+            inner, outer = self.ends[edge, inner_and_outer].tolist()
+            inner_fixed, outer_fixed = self.fixed[edge, inner_and_outer].tolist()
             inner_moves = inner >= 0
             outer_moves = outer >= 0
-            if inner_moves and not outer_moves and outer_fixed != machine:
+            is_outside = outer_fixed != machine  # -1 of one that is not pinned
+            if inner_moves and not outer_moves and is_outside:
                 part = self._part(inner, machine)
-                terms.append((part, volume))
+                volumes.append((part, volume))
             elif not inner_moves and inner_fixed == machine:
                 if outer_moves:  # the part of its partner that stands here, too, stays
                     part = self._part(outer, machine)
-                    terms.append((part, -volume))
-                if outer_fixed != machine:  # -1 of one that is not pinned
+                    volumes.append((part, -volume))
+                if is_outside:
                     known_volume += volume
 
-        seconds = [(column, volume / capacity) for column, volume in terms]
+        terms = [(_TIME, -1.0)]
+        for column, volume in volumes:
+            seconds = volume / capacity
+            terms.append((column, seconds))
         known_seconds = known_volume / capacity
-        upper = -self.idle - known_seconds
-        self._bound([(_TIME, -1.0), *seconds], upper)
+        self._bound(terms, upper=-self.idle - known_seconds)
 
     def _bound_room(self) -> None:
         """Have the demands of units fit into machines, where these state a capacity."""

@@ -99,11 +99,13 @@ class Candidates:
         # Factors on reference times, shape (tasks, machines).
         slowness = self.job.slowness
         if not len(slowness):
-            slowness = np.ones((len(times), slowness.shape[1]))
+            machines = slowness.shape[1]
+            slowness = np.ones((len(times), machines))
 
         fastest = _least_slowness(space, slowness)
+        fastest_times = times * fastest[:, None]
         self.sent = sum_edge_bytes(space.job, realization)
-        self._bound_transfers(times * fastest[:, None])
+        self._bound_transfers(fastest_times)
 
         busy = times.sum(axis=1)
         self.core = structure(
@@ -132,7 +134,8 @@ class Candidates:
             },
             costs=_job_costs(space.job, times, cost),
         )
-        self._room = new_room(lib.room_of_candidates(self.core))
+        room_size = lib.room_of_candidates(self.core)
+        self._room = new_room(room_size)
         self.core.room = room_in(self._room)
 
     def _bound_transfers(self, times: Floats) -> None:
@@ -142,14 +145,17 @@ class Candidates:
         """
         job = self.job
         tasks, iterations = times.shape
-        layout = Layout(job, np.zeros(tasks, dtype=np.int64))
-        nothing = np.zeros((len(job.source), iterations))
-        _, ends = earliest(layout, times, nothing)
-        rests, _ = longest_paths(layout, times, nothing)
+        edges = len(job.source)
+        one_machine = np.zeros(tasks, dtype=np.int64)
+        layout = Layout(job, one_machine)
+        no_bytes = np.zeros((edges, iterations))
+        _, ends = earliest(layout, times, no_bytes)
+        rests, _ = longest_paths(layout, times, no_bytes)
+
         # An edge is followed by no less than the last iteration of its destination.
-        last = job.rounds[job.destination] - 1
+        last_iteration = job.rounds[job.destination] - 1
         self.head = ends[job.source, 0]
-        self.tail = rests[job.destination, last]
+        self.tail = rests[job.destination, last_iteration]
         self.least = float(ends.max(initial=0.0))
 
 
@@ -170,17 +176,20 @@ def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]
     if cost is None:  # the makespan is that of a job of weight 1, released at 0
         return {"weight": np.ones(1), "release": np.zeros(1)}
 
-    numbers = {name: number for number, name in enumerate(job.job_names)}
-    job_of_task = [numbers[task.job_name] for task in job.tasks]
-    release = np.zeros(len(numbers))
+    names = job.job_names
+    numbers = {name: number for number, name in enumerate(names)}
+    job_of_task = []
+    release = np.zeros(len(names))
     for position, task in enumerate(job.tasks):
+        number = numbers[task.job_name]
+        job_of_task.append(number)
         if task.kind == RELEASE:
-            release[job_of_task[position]] = times[position, 0]
+            release[number] = times[position, 0]
 
     stated_weights = cost.weights or {}
-    weights = [stated_weights.get(name, 1.0) for name in numbers]
+    weights = [stated_weights.get(name, 1.0) for name in names]
     return {
-        "jobs": len(numbers),
+        "jobs": len(names),
         "job": np.array(job_of_task, dtype=np.int64),
         "weight": np.array(weights),
         "release": release,

@@ -52,8 +52,14 @@ def colocate(space: Space, pairs: Pairs) -> Ints | None:
         return np.empty(0, dtype=np.int64)
 
     # Variables: unit u on machine m at u * machines + m, then pair p likewise.
-    movable_pairs = [pair for pair in pairs if {*pair} <= space.unit_of.keys()]
-    rows = [stands_once(unit * machines, machines) for unit in range(units)]
+    movable_pairs = []
+    for sampler, worker in pairs:
+        if sampler in space.unit_of and worker in space.unit_of:
+            movable_pairs.append((sampler, worker))
+    rows = list[Row]()
+    for unit in range(units):
+        row = stands_once(unit * machines, machines)
+        rows.append(row)
     rows += _pair_rows(space, movable_pairs)
     rows += _room_rows(space)
 
@@ -67,7 +73,8 @@ def colocate(space: Space, pairs: Pairs) -> Ints | None:
     if solution.x is None:
         return None
 
-    parts = solution.x[:unit_columns].reshape(units, machines)
+    unit_parts = solution.x[:unit_columns]
+    parts = unit_parts.reshape(units, machines)
     # The solver's ones and zeros are such within its tolerance: the largest is the one.
     machine_of_unit = parts.argmax(axis=1)
     return np.asarray(machine_of_unit, dtype=np.int64)
@@ -75,11 +82,13 @@ def colocate(space: Space, pairs: Pairs) -> Ints | None:
 
 def _pair_rows(space: Space, pairs: Pairs) -> Iterator[Row]:
     """Yield the rows by which a pair is on a machine only where both its ends are."""
+    units = len(space.units)
     machines = len(space.free)
-    for number, pair in enumerate(pairs, start=len(space.units)):
+    for number, pair in enumerate(pairs):
+        first_column = (units + number) * machines
         for machine, task in product(range(machines), pair):
+            pair_column = first_column + machine
             unit = space.unit_of[task]
-            pair_column = number * machines + machine
             unit_column = unit * machines + machine
             yield Row(
                 columns=[pair_column, unit_column],
@@ -91,21 +100,24 @@ def _pair_rows(space: Space, pairs: Pairs) -> Iterator[Row]:
 
 def _room_rows(space: Space) -> Iterator[Row]:
     """Yield the rows by which units fit every machine that states a capacity."""
+    units = len(space.units)
     machines = len(space.free)
-    first_columns = np.arange(len(space.units)) * machines
+    first_columns = np.arange(units) * machines
     room = space.free + space.slack
 
     is_limited = np.isfinite(room)
-    for machine, resource in np.argwhere(is_limited).tolist():
+    limits = np.argwhere(is_limited)
+    for machine, resource in limits.tolist():
         # As shares of the capacity: tolerances of the solver are absolute.
         capacity = float(space.capacity[machine, resource]) or 1.0
         shares = space.demand[:, resource] / capacity
+        most = float(room[machine, resource]) / capacity
         columns = first_columns + machine
         yield Row(
             columns=columns.tolist(),
             factors=shares.tolist(),
             least=-np.inf,
-            most=float(room[machine, resource]) / capacity,
+            most=most,
         )
 
 
@@ -189,7 +201,8 @@ def _deal_teams(space: Space, teams: Teams) -> Ints | None:
         # split a pair that could be together.
         machines[mates[:sampler_count]] = machine
         orphans += mates[sampler_count:]
-        surplus += [machine] * (sampler_count - len(mates))
+        surplus_count = sampler_count - len(mates)
+        surplus += [machine] * surplus_count
 
     machines[orphans] = surplus
     return machines
@@ -199,10 +212,10 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     """Return the edges from a task of kind ``sampler`` to one of kind ``worker``."""
     pairs = dict[tuple[int, int], None]()  # an edge per layer joins the same pair
     for edge in job.edges:
-        source_kind = job.tasks[edge.source].kind
-        destination_kind = job.tasks[edge.destination].kind
-        kinds = (source_kind, destination_kind)
-        if kinds == ("sampler", "worker") and not edge.credit:
+        source = job.tasks[edge.source]
+        destination = job.tasks[edge.destination]
+        is_pair = source.kind == "sampler" and destination.kind == "worker"
+        if is_pair and not edge.credit:
             pairs[edge.source, edge.destination] = None
     return list(pairs)
 
@@ -229,13 +242,16 @@ def sampler_groups(space: Space, pairs: Pairs) -> Teams | None:
     samplers = _list_samplers(teams)
     for units in (workers, samplers):
         demand = space.demand[units]
-        if (demand != demand[0]).any():
+        differs = demand != demand[0]
+        if differs.any():
             return None
 
-    units = [*samplers, *workers]
-    has_one_worker_each = len(set(units)) == len(units)
+    # A sampler of two workers would stand there twice.
+    all_units = [*samplers, *workers]
+    if len(set(all_units)) < len(all_units):
+        return None
     team_sizes = {len(team) for team in teams.values()}
-    if not has_one_worker_each or len(team_sizes) > 1:
+    if len(team_sizes) > 1:
         return None
     return {worker: sorted(teams[worker]) for worker in workers}
 
@@ -303,8 +319,10 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
         sizes=tuple(map(len, groups)),
         free=space.free + space.slack,
     )
-    machines = range(len(space.free))
-    options = [[*_list_options(packing, machine)] for machine in machines]
+    options = []
+    for machine in range(len(space.free)):
+        machine_options = list(_list_options(packing, machine))
+        options.append(machine_options)
 
     best = _most_pairs(packing.sizes, options)
     nothing_placed = (0,) * len(groups)
@@ -331,13 +349,14 @@ def _most_pairs(sizes: Counts, options: list[list[_Option]]) -> list[Ints]:
             states = most[option.before]  # a view: what is written there is in `most`
             np.maximum(states, pairs, out=states)
         # Set anew, or pairs of many machines would lift what cannot be above 0.
-        is_impossible = most < 0
-        tables.append(np.where(is_impossible, _IMPOSSIBLE, most))
+        most[most < 0] = _IMPOSSIBLE
+        tables.append(most)
     return tables[::-1]
 
 
 def _largest_counts(
-    options: list[list[_Option]], best: list[Ints]
+    options: list[list[_Option]],
+    best: list[Ints],
 ) -> list[tuple[int, int]]:
     """Return the largest (workers, samplers) on an optimal way, machine by machine.
 
@@ -377,8 +396,8 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     Only where the units after it can still be placed.
     """
     machine_of = space.expand(machines)
-    shape = (len(space.free), 2)
-    flows = np.zeros(shape)
+    machine_count = len(space.free)
+    flows = np.zeros((machine_count, 2))
     job = space.job
     for edge, control in zip(job.edges, job.control, strict=True):
         source = machine_of[edge.source]
@@ -395,7 +414,7 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     shares = bandwidth / (flows + 1)
     share = shares.min(axis=1)
 
-    order = list(range(len(space.free)))
+    order = list(range(machine_count))
     best_first = np.argsort(-share, kind="stable")
     for position in best_first.tolist():
         machines[unit] = position

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from emu.prediction.placement.candidates import (
     walk_generator,
 )
 from emu.prediction.placement.packing import infeasibility
-from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.placement.space import PlacementResult, Progress, Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Profile
 
@@ -95,12 +94,14 @@ class EtpOptions:
     """Cost of several jobs to minimise, in place of the makespan."""
 
     def __post_init__(self) -> None:
-        for name, least in (("transfers", 0), ("iterations", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be {least} or more")
+        if self.transfers < 0:
+            raise ValueError("transfers must be 0 or more")
+        if self.iterations < 1:
+            raise ValueError("iterations must be 1 or more")
         if not self.mu >= 0:
             raise ValueError(f"mu is {self.mu}, it must not be negative")
-        if not self.beta > 0 or not (self.beta_unit is None or self.beta_unit > 0):
+        has_valid_unit = self.beta_unit is None or self.beta_unit > 0
+        if not self.beta > 0 or not has_valid_unit:
             raise ValueError("beta and beta_unit must be positive")
 
 
@@ -111,7 +112,7 @@ def search_etp(
     *,
     seed: int = 0,
     options: EtpOptions | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlacementResult:
     """Return the best feasible placement that the paper's random walk meets.
 
@@ -141,14 +142,18 @@ def search_etp(
     options = options or EtpOptions()
     rng = walk_generator(seed)
     draws = common_draws(profile, seed, options.iterations)
-    space = Space(replace(job, iterations=options.iterations), cluster)
+    short = replace(job, iterations=options.iterations)
+    space = Space(short, cluster)
     arrays = Candidates(space, draws, options.policy, options.cost)
-    machines = fill(space, rng.permutation(len(space.free)).tolist())
+    order = rng.permutation(len(space.free))
+    machines = fill(space, order.tolist())
     if machines is None:
         raise infeasibility(space)
 
+    memory = 0
     # What is remembered is not simulated again, which `simulate_all` asks for.
-    memory = 0 if options.simulate_all else min(options.transfers, REMEMBERED)
+    if not options.simulate_all:
+        memory = min(options.transfers, REMEMBERED)
     chain = new_chain(arrays, machines, memory)
     first_cost = float(chain.cost[0])
     if first_cost == np.inf:
@@ -166,8 +171,12 @@ def search_etp(
     best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
 
     # The history has the improvements alone, of some ten thousand proposals.
-    steps = np.flatnonzero(np.diff(best, prepend=first_cost) < 0)
-    history = zip((steps + 1).tolist(), best[steps].tolist(), strict=True)
+    increase = np.diff(best, prepend=first_cost)
+    improving_steps = np.flatnonzero(increase < 0)
+    history = [(0, first_cost)]
+    for step in improving_steps.tolist():
+        makespan = float(best[step])
+        history.append((step + 1, makespan))
     return PlacementResult(
         placement=space.placement(chain.best_machines),
         policy="etp",
@@ -178,7 +187,7 @@ def search_etp(
         accepted=int(chain.tally[lib.ACCEPTED]),
         evaluations=int(chain.tally[lib.SIMULATED]),
         iterations=options.iterations,
-        history=((0, first_cost), *history),
+        history=tuple(history),
     )
 
 
@@ -188,7 +197,7 @@ def _walk_in_strides(
     chain: Record,
     rng: np.random.Generator,
     transfers: int,
-    progress: Callable[[int, int, float], None] | None,
+    progress: Progress | None,
 ) -> Floats:
     """Return the best makespan after every proposal."""
     best = np.full(transfers, chain.cost[0])
@@ -197,17 +206,20 @@ def _walk_in_strides(
 
     for first in range(0, transfers, STRIDE):
         end = min(first + STRIDE, transfers)
+        steps = end - first
         # Which task, which machine, acceptance of every proposal.
-        draws = rng.random((end - first, 3))
+        draws = rng.random((steps, 3))
+        best_now = best[first:end]
         lib.walk(
             arrays.core,
             rules,
             chain.core,
             pointer(draws),
-            len(draws),
-            pointer(best[first:end]),
+            steps,
+            pointer(best_now),
         )
         arrays.job.check()
         if progress is not None:
-            progress(end, transfers, float(chain.cost[1]))
+            best_so_far = float(chain.cost[1])
+            progress(end, transfers, best_so_far)
     return best

@@ -41,11 +41,16 @@ class Search:
 
         Raises what it raises.
         """
-        rule = rule_of(self.job, rate_policy(self.options.policy))
+        stated_rule = rate_policy(self.options.policy)
+        rule = rule_of(self.job, stated_rule)
         # A rule of one's own may answer otherwise the next time.
-        if rule.rates is not None or self.run.volumes.size > _MOST_VOLUMES:
+        is_own = rule.rates is not None
+        is_large = self.run.volumes.size > _MOST_VOLUMES
+        if is_own or is_large:
             return make()
-        search = replace(self, options=replace(self.options, policy=rule.name))
+
+        options = replace(self.options, policy=rule.name)
+        search = replace(self, options=options)
         for earlier, outcome in _kept:
             if search.equals(earlier):
                 return outcome
@@ -62,12 +67,11 @@ class Search:
         """Return True where the other search leads to the same result."""
         if self.terms != search.terms:
             return False
-        return (
-            np.array_equal(self.run.volumes, search.run.volumes)
-            and np.array_equal(self.run.times, search.run.times)
-            and self.job == search.job
-            and self.cluster == search.cluster
-        )
+        if not np.array_equal(self.run.volumes, search.run.volumes):
+            return False
+        if not np.array_equal(self.run.times, search.run.times):
+            return False
+        return self.job == search.job and self.cluster == search.cluster
 
 
 _kept: deque[tuple[Search, PlacementResult]] = deque(maxlen=_MOST_KEPT)

@@ -49,8 +49,8 @@ def machine_sets(
 
     names = []
     for numbers in choice:
-        machines = [cluster.machines[number] for number in numbers]
-        names.append(tuple(machine.name for machine in machines))
+        names_of_set = [cluster.machines[number].name for number in numbers]
+        names.append(tuple(names_of_set))
     return names
 
 
@@ -61,9 +61,12 @@ def _with_everything(
     held: Collection[str],
 ) -> list[Numbers]:
     """Return all machines, then sets of any size, each with those that are held."""
-    everything = (*range(len(cluster.machines)),)
-    must = {cluster.index(name) for name in held}
-    unique = {tuple(sorted({*numbers} | must)) for numbers in sets}
+    everything = tuple(range(len(cluster.machines)))
+    held_numbers = [cluster.index(name) for name in held]
+    unique = set[Numbers]()
+    for numbers in sets:
+        all_numbers = {*numbers, *held_numbers}
+        unique.add(tuple(sorted(all_numbers)))
     unique.discard(everything)
 
     # By number first: sorting by size alone would keep the order of a set, which is
@@ -78,7 +81,8 @@ def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
     if len(sets) <= most:
         return sets
     last = len(sets) - 1
-    places = np.linspace(0, last, max(most, 0)).round()
+    count = max(most, 0)
+    places = np.linspace(0, last, count).round()
     whole_places = places.astype(int).tolist()
     # Rounding may name one place twice: hence the keys of a dict.
     unique_places = dict.fromkeys(whole_places)
@@ -88,7 +92,8 @@ def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
 def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
     """Return the sets that are worth a try, by position, none of them empty."""
     factors = slowness(job, cluster)
-    slow = np.ones(len(cluster.machines))
+    machine_count = len(cluster.machines)
+    slow = np.ones(machine_count)
     if len(factors):
         # All tasks count alike: how long each takes is not known here.
         slow = factors.mean(axis=0)
@@ -99,13 +104,14 @@ def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
         # Negative, so that fast NICs come first, as small factors do.
         return -slower_way, float(slow[number])
 
-    order = sorted(range(len(slow)), key=speed)
+    order = sorted(range(machine_count), key=speed)
     members = _by_kind(cluster, factors, order)
     if size is None:
         # All numbers but none of any kind are sets.
         mixtures = _mixtures(members, MOST_SETS + 1)
     else:
-        mixtures = _of_size(_mixtures(members, _MOST_MIXTURES), size)
+        mixtures_of_all_sizes = _mixtures(members, _MOST_MIXTURES)
+        mixtures = _of_size(mixtures_of_all_sizes, size)
 
     # None at all: they were too many to list, or none has this size.
     if not 0 < len(mixtures) <= MOST_SETS:
@@ -135,17 +141,21 @@ def _by_kind(
     members = dict[object, list[int]]()
     for number in order:
         machine = cluster.machines[number]
+        name_of_changing = machine.name if machine.name in changing else ""
+        resources = sorted(machine.resources.items())
+        slots = sorted(machine.slots.items())
+        factors_of_tasks = factors[:, number] if len(factors) else ()
         kind = (
-            machine.name if machine.name in changing else "",
-            str(sorted(machine.resources.items())),
-            str(sorted(machine.slots.items())),
+            name_of_changing,
+            str(resources),
+            str(slots),
             machine.bandwidth_in,
             machine.bandwidth_out,
             machine.latency_in,
             machine.latency_out,
             machine.speed,
             int(cluster.links.zone[number]),
-            tuple(factors[:, number]) if len(factors) else (),
+            tuple(factors_of_tasks),
         )
         members.setdefault(kind, []).append(number)
     return [*members.values()]
@@ -153,7 +163,10 @@ def _by_kind(
 
 def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
     """Return so many machines of each kind, for all such numbers; none of too many."""
-    numbers_of_kinds = [range(len(group) + 1) for group in members]
+    numbers_of_kinds = []
+    for group in members:
+        most_of_kind = len(group)
+        numbers_of_kinds.append(range(most_of_kind + 1))
     possible = prod(map(len, numbers_of_kinds))
     if possible > most:
         return []
@@ -175,13 +188,13 @@ def _prefixes(
     slow: Floats,
 ) -> Iterator[Sequence[int]]:
     """Yield prefixes of the orders, and whole racks after each other."""
-    zone = cluster.links.zone
-    racks = [
-        [number for number in order if zone[number] == rack]
-        for rack in dict.fromkeys(zone[order])
-    ]
+    racks = dict[int, list[int]]()
+    for number in order:
+        rack = int(cluster.links.zone[number])
+        members = racks.setdefault(rack, [])
+        members.append(number)
     fastest_first = sorted(order, key=slow.__getitem__)
 
-    for numbers in (order, fastest_first, *racks):
+    for numbers in (order, fastest_first, *racks.values()):
         yield from accumulate([number] for number in numbers)
-    yield from accumulate(racks)
+    yield from accumulate(racks.values())

@@ -55,8 +55,9 @@ class Neighbour:
         """Return ``move s2 to big``, ``swap ps0 and w1``, or all moves."""
         destinations = {move.destination for move in self.moves}
         if len(destinations) == 1:
-            names = ", ".join(move.process for move in self.moves)
-            return f"move {names} to {destinations.pop()}"
+            destination = destinations.pop()
+            moving = ", ".join(move.process for move in self.moves)
+            return f"move {moving} to {destination}"
 
         rest = list(self.moves)
         processes = []
@@ -73,7 +74,9 @@ class Neighbour:
             partners.append(back.process)
 
         word = "and" if len(processes) == 1 else "with"
-        return f"swap {', '.join(processes)} {word} {', '.join(partners)}"
+        swapped = ", ".join(processes)
+        swapped_with = ", ".join(partners)
+        return f"swap {swapped} {word} {swapped_with}"
 
 
 def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
@@ -135,8 +138,9 @@ def hub_followers(space: Space) -> Teams:
 
     In DGTP's job the hubs are the workers and the followers their samplers.
     """
+    job = space.job
     partners: list[set[int]] = [set() for _ in space.units]
-    for edge, control in zip(space.job.edges, space.job.control, strict=True):
+    for edge, control in zip(job.edges, job.control, strict=True):
         source = space.unit_of.get(edge.source, -1)
         destination = space.unit_of.get(edge.destination, -1)
         can_move = min(source, destination) >= 0
@@ -146,13 +150,18 @@ def hub_followers(space: Space) -> Teams:
 
     followers: dict[int, list[int]] = defaultdict(list)
     for unit, hubs in enumerate(partners):
-        if len(hubs) == 1:
-            (hub,) = hubs
-            if hub not in followers.get(unit, []):  # of a lone pair, one is the hub
-                followers[hub].append(unit)
+        if len(hubs) != 1:
+            continue
+        (hub,) = hubs
+        is_hub_of_its_hub = unit in followers and hub in followers[unit]
+        if not is_hub_of_its_hub:  # of a lone pair, one is the hub
+            followers[hub].append(unit)
 
-    by_hub = sorted(followers.items())
-    return tuple((hub, tuple(units)) for hub, units in by_hub)
+    teams = []
+    for hub in sorted(followers):
+        units = tuple(followers[hub])
+        teams.append((hub, units))
+    return tuple(teams)
 
 
 class _EdgeKey(NamedTuple):
@@ -176,11 +185,12 @@ class _Automorphisms:
         self.twice = set[_EdgeKey]()
 
         for position, edge in enumerate(space.job.edges):
+            control = space.job.control[position]
             key = _EdgeKey(
                 source=edge.source,
                 destination=edge.destination,
                 lag=edge.lag,
-                control=space.job.control[position],
+                control=control,
             )
             if key in self.edge_at:
                 self.twice.add(key)
@@ -247,14 +257,17 @@ class _Automorphisms:
             for unit in block:
                 tasks += self.space.units[unit].tasks
             times = self.realization.times[tasks]
-            candidates = by_times[times.tobytes()]
+            key = times.tobytes()
+            candidates = by_times[key]
 
             for members in candidates:
-                if self.exchange(members[0], block):
+                first = members[0]
+                if self.exchange(first, block):
                     members.append(block)
                     break
             else:
                 candidates.append([block])
+
         groups = chain.from_iterable(by_times.values())
         return [members for members in groups if len(members) > 1]
 
@@ -273,19 +286,17 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
         single_units = [(unit,) for unit in group]
         twins += automorphisms.classes(single_units)
 
-    twin_units = set[int]()
-    for members in twins:
-        for block in members:
-            twin_units.update(block)
+    twin_units = {*_units_of(twins)}
     alike: dict[tuple[int, ...], list[_Block]] = defaultdict(list)
     for hub, followers in hub_followers(space):
         # A hub that has a twin may change places without its followers.
-        if hub not in twin_units:
-            block = (hub, *followers)
-            # Blocks of unlike units are never interchangeable: only like ones are
-            # compared.
-            groups = tuple(group_of[unit] for unit in block)
-            alike[groups].append(block)
+        if hub in twin_units:
+            continue
+        block = (hub, *followers)
+        # Blocks of unlike units are never interchangeable: only like ones are
+        # compared.
+        groups = tuple(group_of[unit] for unit in block)
+        alike[groups].append(block)
 
     blocks = []
     for candidates in alike.values():
@@ -296,6 +307,7 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
         width = len(members[0])
         widths.append(width)
         sizes.append(width * len(members))
+
     return Record(
         "Symmetry",
         twin_classes=len(twins),
@@ -312,8 +324,17 @@ def _starts(sizes: Iterable[int]) -> Ints:
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 
+def _units_of(classes: Iterable[Sequence[_Block]]) -> list[int]:
+    """Return the units of all blocks, class by class."""
+    units = list[int]()
+    for members in classes:
+        for block in members:
+            units += block
+    return units
+
+
 def _flat(classes: Iterable[Sequence[_Block]]) -> Ints:
-    units = [unit for members in classes for block in members for unit in block]
+    units = _units_of(classes)
     return np.array(units, dtype=np.int64)
 
 
@@ -326,11 +347,13 @@ def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
     bounds = pairwise(symmetry.block_start)
     # Blocks first: samplers may only then change places within their worker's team.
     for (first, end), width in zip(bounds, symmetry.block_width, strict=True):
-        members = symmetry.block[first:end]
-        classes.append(members.reshape(-1, width))
+        units = symmetry.block[first:end]
+        blocks = units.reshape(-1, width)
+        classes.append(blocks)
     for first, end in pairwise(symmetry.twin_start):
-        members = symmetry.twin[first:end]
-        classes.append(members.reshape(-1, 1))
+        units = symmetry.twin[first:end]
+        twins = units.reshape(-1, 1)
+        classes.append(twins)
 
     labels = machines.copy()
     for blocks in classes:
@@ -352,7 +375,8 @@ def team_arrays(space: Space) -> Record:
     """Return the teams as `Teams` of core.h; a job without any has teams of one."""
     teams = [(hub, *followers) for hub, followers in hub_followers(space)]
     if not teams:
-        teams = [(unit,) for unit in range(len(space.units))]
+        units = range(len(space.units))
+        teams = [(unit,) for unit in units]
     return Record(
         "Teams",
         count=len(teams),

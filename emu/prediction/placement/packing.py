@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,20 +88,20 @@ class Packing:
                 return fit
 
         states = np.zeros((1, len(sizes)), dtype=np.int64)
-        steps: list[tuple[Ints, Ints]] = []
+        steps: list[_Step] = []
         for position in order:
-            rest = (sizes - states) @ self.demand
-            fits = (rest <= self.free[position]).all(axis=1)
+            items_left = sizes - states
+            needs = items_left @ self.demand
+            fits = (needs <= self.free[position]).all(axis=1)
             if fits.any():
                 state = int(np.argmax(fits))
-                path = [sizes - states[state]]
-                # Back by the origins of the states, from the last bin to the first.
-                for origin, counts in reversed(steps):
-                    path.append(counts[state])
-                    state = int(origin[state])
+                last_counts = items_left[state]
+                path = [*_counts_before(steps, state), last_counts]
                 # Bins behind the last that is needed hold nothing.
-                return _pair(order[: len(path)], path[::-1])
-            states, step = self._extend(states, self.options(position))
+                return _pair(order[: len(path)], path)
+
+            options = self.options(position)
+            states, step = self._extend(states, options)
             steps.append(step)
             if not len(states):
                 return None
@@ -143,14 +142,12 @@ class Packing:
         """Return the counts that the bins can hold together, shape (states, groups)."""
         states = np.zeros((1, len(self.sizes)), dtype=np.int64)
         for position in range(len(self.free)):
-            states, _ = self._extend(states, self.options(position))
+            options = self.options(position)
+            states, _ = self._extend(states, options)
         return states
 
-    def _extend(self, states: Ints, options: Ints) -> tuple[Ints, tuple[Ints, Ints]]:
-        """Put every option on top of every state; return what is new, and its origin.
-
-        The origin is (position of the state before, counts put on top).
-        """
+    def _extend(self, states: Ints, options: Ints) -> tuple[Ints, _Step]:
+        """Put every option on top of every state; return what is new, and its step."""
         count = self._states
         if count > MAX_STATES:
             raise PlacementError(
@@ -173,13 +170,33 @@ class Packing:
         )  # fmt: skip
         counts = options[addition[:new]]
         origins = origin[:new].astype(np.int64)
-        return states[origins] + counts, (origins, counts)
+        new_states = states[origins] + counts
+        return new_states, _Step(origins, counts)
+
+
+class _Step(NamedTuple):
+    """Origins of the states that one more bin leads to, a row each."""
+
+    origins: Ints
+    """Positions of the states before."""
+    counts: Ints
+    """Counts put on top, shape (states, groups)."""
+
+
+def _counts_before(steps: Sequence[_Step], state: int) -> list[Ints]:
+    """Return the counts of every bin on the way to a state, the first bin first."""
+    last_first = []
+    for step in reversed(steps):
+        last_first.append(step.counts[state])
+        state = int(step.origins[state])
+    return last_first[::-1]
 
 
 def _pair(order: Sequence[int], counts: Iterable[Ints]) -> _Fit:
     """Return the bins of ``order`` with what each holds."""
     rows = [tuple(row.tolist()) for row in counts]
-    return list(zip(order, rows, strict=True))
+    fit = zip(order, rows, strict=True)
+    return list(fit)
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -212,20 +229,22 @@ def resource_loads(
 
     Listed are the resources that some task demands or some machine limits, sorted.
     """
-    demands = {resource for task in job.tasks for resource in task.demands}
-    resources = sorted(demands | set(cluster.resource_names()))
+    resources = {*cluster.resource_names()}
+    for task in job.tasks:
+        resources.update(task.demands)
     usage = placement.usage(job, cluster)
 
-    return tuple(
-        ResourceLoad(
-            machine=machine.name,
-            resource=resource,
-            used=use.get(resource, 0.0),
-            capacity=machine.resources.get(resource, np.inf),
-        )
-        for machine, use in zip(cluster.machines, usage, strict=True)
-        for resource in resources
-    )
+    loads = []
+    for machine, use in zip(cluster.machines, usage, strict=True):
+        for resource in sorted(resources):
+            load = ResourceLoad(
+                machine=machine.name,
+                resource=resource,
+                used=use.get(resource, 0.0),
+                capacity=machine.resources.get(resource, np.inf),
+            )
+            loads.append(load)
+    return tuple(loads)
 
 
 def sum_edge_bytes(job: Job, realization: Realization) -> Floats:
@@ -236,7 +255,8 @@ def sum_edge_bytes(job: Job, realization: Realization) -> Floats:
     sums = np.zeros(len(job.edges))
     for position, control in enumerate(job.control):
         if not control:
-            volumes = realization.volumes[position, : job.flow_counts[position]]
+            count = job.flow_counts[position]
+            volumes = realization.volumes[position, :count]
             sums[position] = volumes.sum()
     return sums
 
@@ -264,7 +284,8 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
         for resource, shortfall, problem in find(space):
             return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
 
-    movable = ", ".join(space.resources[number] for number in _list_demands(space))
+    names = [space.resources[column] for column in _list_demands(space)]
+    movable = ", ".join(names)
     return InfeasiblePlacement(
         f"the tasks do not fit the cluster: {movable} bind together, none of them alone"
     )
@@ -272,20 +293,23 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
 
 def _list_demands(space: Space) -> list[int]:
     """Return the resources of which some movable task demands any."""
-    return np.flatnonzero(space.demand.any(axis=0)).tolist()
+    is_demanded = space.demand.any(axis=0)
+    return np.flatnonzero(is_demanded).tolist()
 
 
 def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
     """Yield machine, resource, shortfall, sentence where pinned tasks are too much."""
     is_too_full = space.free < -space.slack
-    for number, column in np.argwhere(is_too_full).tolist():
+    places = np.argwhere(is_too_full)
+    for number, column in places.tolist():
         machine = space.cluster.machines[number].name
         resource = space.resources[column]
+        capacity = space.capacity[number, column]
+        used = space.used[number, column]
         shortfall = -float(space.free[number, column])
         problem = (
-            f"machine {machine} has {space.capacity[number, column]:g} {resource}, the "
-            f"tasks pinned to it need {space.used[number, column]:g} "
-            f"({shortfall:g} more)"
+            f"machine {machine} has {capacity:g} {resource}, the "
+            f"tasks pinned to it need {used:g} ({shortfall:g} more)"
         )
         yield machine, resource, shortfall, problem
 
@@ -301,11 +325,12 @@ def _total_shortfalls(space: Space) -> _Shortfalls:
         movable = space.demand[:, column].sum()
         needs = float(pinned + movable)
         if needs > room * (1 + 1e-12):
+            shortfall = needs - room
             problem = (
                 f"the tasks need {needs:g} {resource} in total, "
-                f"all machines together have {room:g} ({needs - room:g} short)"
+                f"all machines together have {room:g} ({shortfall:g} short)"
             )
-            yield resource, needs - room, problem
+            yield resource, shortfall, problem
 
 
 def _unit_shortfalls(space: Space) -> _Shortfalls:
@@ -318,21 +343,23 @@ def _unit_shortfalls(space: Space) -> _Shortfalls:
         machine = int(space.free[:, column].argmax())
         room = float(space.free[machine, column])
         if demand > room + space.slack[machine, column]:
+            unit_name = space.units[unit].name
+            machine_name = space.cluster.machines[machine].name
+            shortfall = demand - room
             problem = (
-                f"{space.units[unit].name} needs {demand:g} {resource}, the roomiest "
-                f"machine, {space.cluster.machines[machine].name}, has {room:g} left "
-                f"({demand - room:g} short)"
+                f"{unit_name} needs {demand:g} {resource}, the roomiest "
+                f"machine, {machine_name}, has {room:g} left ({shortfall:g} short)"
             )
-            yield resource, demand - room, problem
+            yield resource, shortfall, problem
 
 
 def _packing_shortfalls(space: Space) -> _Shortfalls:
     """Yield the same where a resource cannot be packed, were the others endless."""
+    room = space.free + space.slack
     for column in _list_demands(space):
         demands = space.demand[:, column]
         demands = demands[demands > 0]
         amounts, sizes = np.unique(demands, return_counts=True)
-        room = space.free + space.slack
         packing = Packing(
             demand=amounts[:, None],
             sizes=tuple(sizes.tolist()),
@@ -345,10 +372,10 @@ def _packing_shortfalls(space: Space) -> _Shortfalls:
         shortfall = needs - most
         if shortfall > needs * 1e-12:
             resource = space.resources[column]
-            pieces = ", ".join(f"{amount:g}" for amount in amounts)
+            pieces = [f"{amount:g}" for amount in amounts]
             problem = (
                 f"of {needs:g} {resource} that the movable tasks need, the machines "
-                f"can hold {most:g} at best, in pieces of {pieces} "
+                f"can hold {most:g} at best, in pieces of {', '.join(pieces)} "
                 f"({shortfall:g} short)"
             )
             yield resource, shortfall, problem
@@ -419,35 +446,45 @@ def minimise(
         solver.setOptionValue("time_limit", seconds)
 
     rows = list(rows)
-    columns = [row.columns for row in rows]
-    factors = [row.factors for row in rows]
     model = highspy.HighsLp()
     model.num_col_ = len(costs)
     model.num_row_ = len(rows)
     model.col_cost_ = costs
     model.col_upper_ = upper
-    model.col_lower_ = np.zeros(len(costs))
+    model.col_lower_ = np.zeros_like(costs)
     model.row_lower_ = np.array([row.least for row in rows])
     model.row_upper_ = np.array([row.most for row in rows])
-    if is_whole.any():
+    has_whole = bool(is_whole.any())
+    if has_whole:
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
         model.integrality_ = [kinds[flag] for flag in is_whole.tolist()]
 
-    matrix = model.a_matrix_
-    matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = np.cumsum([0, *map(len, columns)])
-    matrix.index_ = np.array([*chain.from_iterable(columns)])
-    matrix.value_ = np.array([*chain.from_iterable(factors)])
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    _write_rows(model.a_matrix_, rows)
 
     if solver.passModel(model) == highspy.HighsStatus.kError:
         raise ValueError("the program is not one: does a row name a column twice?")
-
     solver.run()
     info = solver.getInfo()
-    bound = info.mip_dual_bound if is_whole.any() else info.objective_function_value
+    bound = info.mip_dual_bound if has_whole else info.objective_function_value
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         # What has no x at all is bounded by +inf, which is of no use to anybody.
-        is_known = is_whole.any() and bound < np.inf
+        is_known = has_whole and bound < np.inf
         return Solution(None, bound if is_known else -np.inf)
     values = solver.getSolution().col_value
     return Solution(np.array(values), bound)
+
+
+def _write_rows(matrix: Any, rows: Iterable[Row]) -> None:
+    """Set the entries of a matrix of HiGHS that is kept row by row."""
+    starts = [0]
+    columns = list[int]()
+    factors = list[float]()
+    for row in rows:
+        columns += row.columns
+        factors += row.factors
+        starts.append(len(columns))
+
+    matrix.start_ = np.array(starts)
+    matrix.index_ = np.array(columns)
+    matrix.value_ = np.array(factors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.known_searches import Search
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.search import SearchOptions, endless, search_run
-from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.placement.space import PlacementResult, Progress, Space
 from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import makespan
@@ -81,7 +81,7 @@ def best_placement(
     iterations: int = SearchOptions.iterations,
     cost: JobsCost | None = None,
     known: Iterable[Placement] = (),
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlacementResult:
     """Return the best placement found of the run that ``reference`` predicts.
 
@@ -169,7 +169,7 @@ def _search_run(
     seed: int,
     options: SearchOptions,
     known: Sequence[Placement],
-    progress: Callable[[int, int, float], None] | None,
+    progress: Progress | None,
 ) -> PlacementResult:
     """Return what `search_run` finds, or has found before."""
     search = Search(
@@ -200,7 +200,7 @@ def _search_etp(
     profile: Profile,
     seed: int,
     options: EtpOptions,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlacementResult:
     """Return what `search_etp` finds, or has found before."""
     search = Search(
@@ -302,7 +302,7 @@ def place(
     profile: Profile | None = None,
     seed: int = 0,
     tasks: Mapping[str, str] | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> PlacementResult:
     """Return a placement of ``job`` on ``cluster`` by one of `PLACEMENT_POLICIES`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise, permutations
@@ -54,8 +54,11 @@ class _MeasuredRoute(NamedTuple):
 
 def ring_cost(links: Links, machines: Sequence[int]) -> RingCost:
     """Return the cost of a ring whose ranks stand on ``machines``, in its order."""
-    neighbours = pairwise([*machines, machines[0]])
-    routes = [links.route(*pair) for pair in neighbours]
+    closed_ring = [*machines, machines[0]]
+    routes = []
+    for machine, successor in pairwise(closed_ring):
+        route = links.route(machine, successor)
+        routes.append(route)
     return _cost(links, routes)
 
 
@@ -66,9 +69,11 @@ def _cost(links: Links, routes: Sequence[_Route]) -> RingCost:
     for port, flows in uses.items():
         capacity = links[port].capacity
         seconds.append(flows / capacity)
-    crossings = [_crosses_nic(links, route) for route in routes]
+    crossings = 0
+    for route in routes:
+        crossings += _crosses_nic(links, route)
     return RingCost(
-        crossings=sum(crossings),
+        crossings=crossings,
         slowest=max(seconds, default=0.0),
         links=_round_cost(sum(seconds)),
     )
@@ -83,9 +88,13 @@ def _crosses_nic(links: Links, route: _Route) -> bool:
     return any(links[port].machine >= 0 for port in route)
 
 
-def _measure_route(links: Links, pair: tuple[int, int]) -> _MeasuredRoute:
-    route = links.route(*pair)
-    seconds = [1 / links[port].capacity for port in route]
+def _measure_route(links: Links, source: int, destination: int) -> _MeasuredRoute:
+    route = links.route(source, destination)
+    seconds = []
+    for port in route:
+        capacity = links[port].capacity
+        seconds.append(1 / capacity)
+
     return _MeasuredRoute(
         ports=route,
         crosses_nic=_crosses_nic(links, route),
@@ -103,12 +112,12 @@ def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     """
     search = _Search(links, machines)
     ring = search.cheapest()
-    waiting: dict[int, list[int]] = defaultdict(list)
-    # Taken from the end below: ranks on one machine keep their order.
-    for rank in reversed(range(len(machines))):
-        machine = machines[rank]
+    waiting: dict[int, deque[int]] = defaultdict(deque)
+    # Ranks on one machine keep their order.
+    for rank, machine in enumerate(machines):
         waiting[machine].append(rank)
-    return tuple(waiting[machine].pop() for machine in ring)
+    ranks = [waiting[machine].popleft() for machine in ring]
+    return tuple(ranks)
 
 
 class _Search:
@@ -117,6 +126,7 @@ class _Search:
     def __init__(self, links: Links, machines: Sequence[int]) -> None:
         self._links = links
         self._ranks = machines
+        self._length = len(machines)
         self._used = sorted(set(machines))
         self._routes = dict[tuple[int, int], _Route]()
         for machine in self._used:
@@ -129,22 +139,25 @@ class _Search:
             self._measure_routes()
 
     def _measure_routes(self) -> None:
-        routes = {}
-        for pair in permutations(self._used, 2):
-            route = _measure_route(self._links, pair)
-            routes[pair] = route
-            self._routes[pair] = route.ports
+        exits: dict[int, list[_MeasuredRoute]] = defaultdict(list)
+        entries: dict[int, list[_MeasuredRoute]] = defaultdict(list)
+        for source, destination in permutations(self._used, 2):
+            route = _measure_route(self._links, source, destination)
+            self._routes[source, destination] = route.ports
+            exits[source].append(route)
+            entries[destination].append(route)
 
-        for machine in self._used:
-            entries = [route for pair, route in routes.items() if pair[1] == machine]
-            exits = [route for pair, route in routes.items() if pair[0] == machine]
-            self._least_crossings[machine] = min(route.crosses_nic for route in entries)
-            self._least_seconds[machine] = min(route.seconds for route in entries)
-            # The ring leaves and enters each machine: the one whose best way is worst
-            # bounds the slowest link.
-            for choices in (exits, entries):
-                fastest = min(route.slowest for route in choices)
-                self._slowest = max(self._slowest, fastest)
+        for machine, routes in entries.items():
+            crossings = [route.crosses_nic for route in routes]
+            seconds = [route.seconds for route in routes]
+            self._least_crossings[machine] = min(crossings)
+            self._least_seconds[machine] = min(seconds)
+
+        # The ring leaves and enters each machine: the one whose best way is worst
+        # bounds the slowest link.
+        for routes in (*exits.values(), *entries.values()):
+            best_way = min(route.slowest for route in routes)
+            self._slowest = max(self._slowest, best_way)
 
     def cheapest(self) -> tuple[int, ...]:
         """Return the machines of the ranks in the order of the ring."""
@@ -155,58 +168,67 @@ class _Search:
             ring=(self._ranks[0],),
         )
         heap = [start]
-        continuations = len(self._ranks) * len(self._used)
+        continuations = self._length * len(self._used)
         steps = STEPS // continuations
 
         while True:
-            ring = heapq.heappop(heap).ring
-            if len(ring) == len(self._ranks):
+            best = heapq.heappop(heap)
+            ring = best.ring
+            if len(ring) == self._length:
                 return ring
+
             steps -= 1
             if steps < 0:
                 # From here on only the best continuation of this ring is kept: the
                 # nearest neighbour.
                 heap.clear()
-            for item in self._longer_by_one(ring):
-                heapq.heappush(heap, item)
+            for longer in self._longer_by_one(ring):
+                heapq.heappush(heap, longer)
 
     def _longer_by_one(self, ring: tuple[int, ...]) -> Iterator[_Partial]:
         rest = Counter(self._ranks)
         rest.subtract(ring)
+        last = ring[-1]
         for machine in self._used:
-            if rest[machine]:
-                longer = (*ring, machine)
-                rest[machine] -= 1
-                bound = self._bound(longer, rest)
-                rest[machine] += 1
+            if not rest[machine]:
+                continue
 
-                yield _Partial(
-                    bound=bound,
-                    minus_length=-len(longer),
-                    has_moved=machine != ring[-1],
-                    ring=longer,
-                )
+            longer = (*ring, machine)
+            rest[machine] -= 1
+            bound = self._bound(longer, rest)
+            rest[machine] += 1
+            yield _Partial(
+                bound=bound,
+                minus_length=-len(longer),
+                has_moved=machine != last,
+                ring=longer,
+            )
 
     def _bound(self, ring: tuple[int, ...], left: Counter[int]) -> RingCost:
         """Return a lower bound on the cost of every completion of ``ring``."""
-        if len(ring) == len(self._ranks):
+        if len(ring) == self._length:
             return ring_cost(self._links, ring)
+
         routes = [self._routes[pair] for pair in pairwise(ring)]
         cost = _cost(self._links, routes)
 
         # Machines that the rest of the ring enters at least once.
         first = ring[0]
         last = ring[-1]
-        entered = [m for m, ranks in left.items() if ranks and m != last]
+        entered = []
+        for machine, ranks in left.items():
+            if ranks and machine != last:
+                entered.append(machine)
         # The ring closes: its first machine is entered once more in the end.
         comes_back = bool(entered) or last != first
         if comes_back and not left[first]:
             entered.append(first)
 
-        crossings = sum(self._least_crossings[machine] for machine in entered)
+        crossings = cost.crossings
+        crossings += sum(self._least_crossings[machine] for machine in entered)
         seconds = sum(self._least_seconds[machine] for machine in entered)
         return RingCost(
-            crossings=cost.crossings + crossings,
+            crossings=crossings,
             slowest=max(cost.slowest, self._slowest),
             links=_round_cost(cost.links + seconds),
         )
@@ -229,8 +251,10 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
         return problem
 
     machine_of = {}
+    position_of = {}
     for position, task in steps.items():
         machine_of[task.process_name] = problem.placement.machine_of[position]
+        position_of[task.name] = position
     workers = [*rank_of]
     machines = [machine_of[worker] for worker in workers]
     order = ring_order(problem.links, machines)
@@ -238,7 +262,6 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     new_rank = {worker: rank for rank, worker in enumerate(ring)}
 
     tasks = list(job.tasks)
-    position_of = {task.name: position for position, task in steps.items()}
     successor_of = dict[int, int]()
     for position, task in steps.items():
         worker = task.process_name
@@ -258,8 +281,8 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
                 source=successor_of[edge.source],
                 destination=successor_of[edge.destination],
             )
-    job = replace(job, tasks=tuple(tasks), edges=tuple(edges))
-    return replace(problem, job=job)
+    ringed_job = replace(job, tasks=tuple(tasks), edges=tuple(edges))
+    return replace(problem, job=ringed_job)
 
 
 def _joins_steps(edge: Edge, steps: Mapping[int, Task]) -> bool:
@@ -273,9 +296,10 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     The job of a recorded run has no settings. Each rank sends to the next one there;
     which is first matters to nothing but the rounding of chunks.
     """
-    names = [task.process_name for task in steps.values()]
+    names = []
     ranks = {}
     for task in steps.values():
+        names.append(task.process_name)
         rank = task.settings.get("rank")
         if rank is not None:
             ranks[task.process_name] = rank
@@ -285,15 +309,17 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
 
     successors = {}
     for edge in job.edges:
-        if _joins_steps(edge, steps) and not edge.credit:
-            source = steps[edge.source].process_name
-            destination = steps[edge.destination].process_name
-            if source != destination:
-                successors[source] = destination
+        if edge.credit or not _joins_steps(edge, steps):
+            continue
+        source = steps[edge.source].process_name
+        destination = steps[edge.destination].process_name
+        if source != destination:
+            successors[source] = destination
 
     ring = [names[0]]
-    for _ in range(len(unique_names) - 1):
-        successor = successors.get(ring[-1], "")
+    while len(ring) < len(unique_names):
+        last = ring[-1]
+        successor = successors.get(last, "")
         ring.append(successor)
     if set(ring) != unique_names:
         return {}

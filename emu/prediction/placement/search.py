@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 import numpy as np
 
@@ -21,18 +22,19 @@ from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import REMEMBERED, STRIDE, new_chain
 from emu.prediction.placement.moves import find_symmetry, team_arrays
 from emu.prediction.placement.packing import infeasibility
-from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.placement.space import PlacementResult, Progress, Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 
 
 def endless(cluster: Cluster) -> str:
     """Return the error of a job that ends nowhere."""
-    steps = cluster.links.steps
-    cut = [cluster.links[port].name for port in steps.cut_for_good]
-    if cut:
+    links = cluster.links
+    cut_links = [links[port].name for port in links.steps.cut_for_good]
+    if cut_links:
+        names = ", ".join(cut_links[:4])
         return (
-            f"no placement was found with which the job ends: {', '.join(cut[:4])} "
+            f"no placement was found with which the job ends: {names} "
             "carries nothing any more, write for how long it is cut (events, for)"
         )
     return (
@@ -95,7 +97,7 @@ def search_run(
     *,
     seed: int,
     options: SearchOptions,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
     known: Iterable[Placement] = (),
 ) -> PlacementResult:
     """Return the best feasible placement found within a number of candidates.
@@ -129,12 +131,13 @@ def search_run(
     run = _Run(separate, drawn, options, walk_generator(seed))
     run.begin(known)
     is_listed = run.exhaust()
-    if not (run.optimal or (is_listed and run.best < np.inf)):
+    some_ends = run.best < np.inf
+    if not run.optimal and not (is_listed and some_ends):
         # Too many to list, or none ends: where processes share slots, the walk is over
         # teams of them, since most moves of one alone leave a pool in debt.
         joint = Space(job, cluster)
         has_fewer_units = len(joint.units) < len(separate.units)
-        order = [*range(len(joint.free))]
+        order = list(range(len(joint.free)))
         if has_fewer_units and fill(joint, order) is not None:
             run = _Run(joint, drawn, options, walk_generator(seed))
             run.begin(known)
@@ -171,42 +174,59 @@ class _Run:
         """Start from the best of simple, ``known`` and sketched placements."""
         transfers = self.options.transfers
         starts = self._simple_starts()
-        starts += [self.space.machines(placement) for placement in known]
+        for placement in known:
+            machines = self.space.machines(placement)
+            starts.append(machines)
+
         # Each is simulated in the end: a quarter of the candidates at most.
         count = min(self.options.sketches, transfers // 4)
-        starts += [self.sketch(starts[k % len(starts)]) for k in range(count)]
+        stated_starts = tuple(starts)
+        for machines in islice(cycle(stated_starts), count):
+            sketched = self.sketch(machines)
+            starts.append(sketched)
         if len(starts) > transfers:
             # Of a small budget the most promising ones are simulated.
             starts.sort(key=self._estimate)
             del starts[transfers:]
 
-        memory = min(transfers, REMEMBERED)
+        self._begin_chain(starts)
+        self.start = self.best
+        self._note_best()
+
+    def _begin_chain(self, starts: Sequence[Ints]) -> None:
+        """Begin the chain at the best of some placements."""
+        memory = min(self.options.transfers, REMEMBERED)
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
         self.chain: Record = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[lib.PROPOSED] = len(starts)
         self.chain.tally[lib.SIMULATED] = len(starts)
-        self.start = self.best
-        self.history.append((len(starts), self.best))
+
+    def _note_best(self) -> None:
+        self.history.append((self.proposed, self.best))
 
     def _simple_starts(self) -> list[Ints]:
         space = self.space
-        rng = self.rng
         starts = []
         for _ in range(IFS_STARTS):
-            machines = fill(space, rng.permutation(len(space.free)).tolist())
+            order = self.rng.permutation(len(space.free))
+            machines = fill(space, order.tolist())
             if machines is None:
                 raise infeasibility(space)
             starts.append(machines)
 
-        starts.append(deal_out(space))
+        dealt_out = deal_out(space)
+        starts.append(dealt_out)
         try:
-            starts.append(space.machines(place_distdgl(space.job, space.cluster)))
+            placement = place_distdgl(space.job, space.cluster)
+            last_start = space.machines(placement)
         except PlacementError:  # not a job of workers with samplers
-            starts.append(draw_machines(space, rng))
+            last_start = draw_machines(space, self.rng)
+        starts.append(last_start)
         return starts
 
     def _estimate(self, machines: Ints) -> float:
-        return estimate(self.arrays, self.space.expand(machines))
+        machine_of = self.space.expand(machines)
+        return estimate(self.arrays, machine_of)
 
     @property
     def best(self) -> float:
@@ -226,7 +246,8 @@ class _Run:
         if not self.options.exhaustive or not self.space.units:
             return False
 
-        table = np.empty((LISTED, len(self.space.units)), np.int16)
+        units = len(self.space.units)
+        table = np.empty((LISTED, units), np.int16)
         bounds = np.empty(LISTED)
         count = lib.list_all(
             self.arrays.core,
@@ -236,70 +257,89 @@ class _Run:
             pointer(table),
             pointer(bounds),
         )
-        chain = self.chain
-        for place in np.argsort(bounds[: max(count, 0)], kind="stable").tolist():
+        is_complete = bool(count >= 0)
+        bounds_found = bounds[: max(count, 0)]
+        best_first = np.argsort(bounds_found, kind="stable")
+        for place in best_first.tolist():
             bound = bounds[place]
             if bound >= self.best:  # nor is any behind it, by ascending bound, better
                 self.optimal = True
                 return True
             if self.proposed >= self.options.transfers:
                 return True
-            chain.tally[lib.PROPOSED] += 1
-            chain.tally[lib.SIMULATED] += 1
             machines = table[place].astype(np.int64)
-            machine_of = self.space.expand(machines)
-            # A simulation may stop where it has passed the best.
-            makespan = placement_cost(self.arrays, machine_of, self.best)
-            if makespan < self.best:
-                chain.cost[:] = makespan
-                chain.best_machines[:] = machines
-                self.history.append((self.proposed, self.best))
+            self._try(machines)
 
-        self.optimal = count >= 0
-        return self.optimal
+        self.optimal = is_complete
+        return is_complete
 
-    def anneal(self, progress: Callable[[int, int, float], None] | None) -> None:
+    def _try(self, machines: Ints) -> None:
+        """Simulate one more placement, and keep it where it is the best so far."""
+        chain = self.chain
+        chain.tally[lib.PROPOSED] += 1
+        chain.tally[lib.SIMULATED] += 1
+        machine_of = self.space.expand(machines)
+        # A simulation may stop where it has passed the best.
+        makespan = placement_cost(self.arrays, machine_of, self.best)
+        if makespan < self.best:
+            chain.cost[:] = makespan
+            chain.best_machines[:] = machines
+            self._note_best()
+
+    def anneal(self, progress: Progress | None) -> None:
         """Cool down once per round."""
         if not self.space.units:
             return
         budget = self.options.transfers - self.proposed
-        rounds = min(self.options.rounds, max(budget // ROUND, 1))
+        most_rounds = max(budget // ROUND, 1)
+        rounds = min(self.options.rounds, most_rounds)
         for number in range(rounds):
             budget = self.options.transfers - self.proposed
+            rounds_left = rounds - number
             # Rounded down: what is left over goes to the rounds that follow.
-            steps = max(budget, 0) // (rounds - number)
-            if number % 2:  # the chain begins anew, the best placement stays noted
-                machines = draw_machines(self.space, self.rng)
-                # Without memory: only its placement and cost are taken.
-                fresh = new_chain(self.arrays, self.sketch(machines), 0)
-                self.chain.machines[:] = fresh.machines
-                self.chain.cost[0] = fresh.cost[0]
+            steps = max(budget, 0) // rounds_left
+            if number % 2:
+                self._begin_anew()
 
-            temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
-            before = self.proposed
+            parts = np.geomspace(HOT, COLD, max(steps, 1))
+            temperatures = self.best * parts[:steps]
+            first = self.proposed + 1
             best = self._cool_down(temperatures, progress)
             _, best_before = self.history[-1]
-            for step in np.flatnonzero(np.diff(best, prepend=best_before) < 0):
-                self.history.append((before + int(step) + 1, float(best[step])))
+            increase = np.diff(best, prepend=best_before)
+            improving_steps = np.flatnonzero(increase < 0)
+            for step in improving_steps.tolist():
+                self.history.append((first + step, float(best[step])))
+
+    def _begin_anew(self) -> None:
+        """Have the chain go on from a sketch; the best placement stays noted."""
+        machines = draw_machines(self.space, self.rng)
+        sketched = self.sketch(machines)
+        # Without memory: only its placement and cost are taken.
+        fresh = new_chain(self.arrays, sketched, 0)
+        self.chain.machines[:] = fresh.machines
+        self.chain.cost[0] = fresh.cost[0]
 
     def _cool_down(
         self,
         temperatures: Floats,
-        progress: Callable[[int, int, float], None] | None,
+        progress: Progress | None,
     ) -> Floats:
         """Propose once at each temperature; return the best makespan after each."""
-        best = np.empty(len(temperatures))
+        best = np.empty_like(temperatures)
         for first in range(0, len(temperatures), STRIDE):
-            stride = temperatures[first : first + STRIDE]
+            stride = slice(first, first + STRIDE)
+            temperatures_now = temperatures[stride]
+            best_now = best[stride]
             lib.anneal(
                 self.arrays.core,
                 self.symmetry.core,
                 self.teams.core,
                 pointer(self.state),
                 self.chain.core,
-                pointer(stride),
-                len(stride),
-                pointer(best[first : first + STRIDE]),
+                pointer(temperatures_now),
+                len(temperatures_now),
+                pointer(best_now),
             )
             self.arrays.job.check()
             if progress is not None:

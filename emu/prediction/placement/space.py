@@ -6,10 +6,10 @@ The common ground of all placement algorithms. Must not know: times, volumes, se
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from emu.problem.placement import slot_teams
 
 TOLERANCE = 1e-12  # relative, of a capacity; the same as in Placement.violations
 Group = tuple[int, ...]  # positions of units
+#: Called with candidates so far, all of them, and the best makespan.
+Progress: TypeAlias = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -71,50 +73,56 @@ class Space:
         for task in job.tasks:
             demanded.update(task.demands)
         names = cluster.resource_names()
-        decisive_names = [name for name in names if name in demanded]
-        self.resources = tuple(decisive_names)
-        capacities = []
-        for machine in cluster.machines:
-            stated = machine.resources
-            # What a machine does not state is without limit there.
-            capacities.append([stated.get(name, np.inf) for name in self.resources])
-        self.capacity = self._table(capacities)
+        self.resources = tuple(name for name in names if name in demanded)
+        self.capacity = self._capacities()
 
         self.used = np.zeros_like(self.capacity)
         task_count = len(job.tasks)
         self.fixed: Ints = np.full(task_count, -1, dtype=np.int64)
         units = []
-        unit_tasks = dict(job.units)
-        if not apart:
-            unit_tasks = _join_slot_teams(job)
+        unit_tasks = job.units if apart else _join_slot_teams(job)
         for process, tasks in unit_tasks.items():
             pins = _pins(job, tasks)
-            if pins:
-                pin = pins.pop()
-                position = cluster.index(pin)
-                self.fixed[list(tasks)] = position
-                self.used[position] += self._demand(tasks)
-            else:
-                units.append(Unit(process, tasks))
+            if not pins:
+                unit = Unit(process, tasks)
+                units.append(unit)
+                continue
+
+            pin = pins.pop()
+            position = cluster.index(pin)
+            self.fixed[list(tasks)] = position
+            self.used[position] += self._demand(tasks)
 
         self.units = tuple(units)
         self.free = self.capacity - self.used
         self._number_tasks()
 
+    def _capacities(self) -> Floats:
+        rows = []
+        for machine in self.cluster.machines:
+            stated = machine.resources
+            # What a machine does not state is without limit there.
+            capacities = [stated.get(name, np.inf) for name in self.resources]
+            rows.append(capacities)
+        return self._table(rows)
+
     def _number_tasks(self) -> None:
         """Set which tasks each unit has, which unit each task, and the demands."""
         self.unit_of = dict[int, int]()
         starts = [0]
+        demands = []
         for number, unit in enumerate(self.units):
             self.unit_of |= dict.fromkeys(unit.tasks, number)
             starts.append(len(self.unit_of))
+            demand = self._demand(unit.tasks)
+            demands.append(demand)
+
         self.unit_start: Ints = np.array(starts, np.int64)
         # A dict keeps its order: these are the tasks unit after unit, as `unit_start`
         # counts.
         tasks_by_unit = [*self.unit_of]
         self.unit_task: Ints = np.array(tasks_by_unit, np.int64)
-        unit_demands = [self._demand(unit.tasks) for unit in self.units]
-        self.demand = self._table(unit_demands)
+        self.demand = self._table(demands)
 
     def _table(self, rows: list[list[float]]) -> Floats:
         """Return rows of a column per resource, of which either may be none."""
@@ -126,8 +134,8 @@ class Space:
         demands = [self.job.tasks[task].demands for task in tasks]
         totals = []
         for name in self.resources:
-            amounts = [demand.get(name, 0.0) for demand in demands]
-            totals.append(sum(amounts))
+            total = sum(demand.get(name, 0.0) for demand in demands)
+            totals.append(total)
         return totals
 
     @cached_property
@@ -147,17 +155,20 @@ class Space:
         for position, unit in enumerate(self.units):
             kinds = tuple(map(self._kind_of, unit.tasks))
             members[kinds].append(position)
-        return tuple(map(tuple, members.values()))
+        groups = map(tuple, members.values())
+        return tuple(groups)
 
     def _kind_of(self, position: int) -> _Kind:
         task = self.job.tasks[position]
-        has_slots = task.takes or task.gives_back
+        position_of_ties = -1
+        if task.takes or task.gives_back:
+            position_of_ties = position
         demands = sorted(task.demands.items())
         slowness = sorted(task.slowness.items())
         return _Kind(
             kind=task.kind,
             rounds=self.job.rounds[position],
-            position=position if has_slots else -1,
+            position=position_of_ties,
             demands=tuple(demands),
             slowness=tuple(slowness),
         )
@@ -175,15 +186,17 @@ class Space:
             if not demand.any():
                 continue
 
-            tasks = [self.job.tasks[task] for task in self.units[first].tasks]
+            unit = self.units[first]
+            tasks = [self.job.tasks[position] for position in unit.tasks]
             key: object = group
             has_slots = any(task.takes for task in tasks)
             # Tasks with slots are groups of their own: packing sees no difference.
             if has_slots:
-                kinds = tuple(task.kind for task in tasks)
-                key = (kinds, *demand.tolist())
+                kinds = [task.kind for task in tasks]
+                key = (*kinds, *demand.tolist())
             members[key] += group
-        return tuple(map(tuple, members.values()))
+        groups = map(tuple, members.values())
+        return tuple(groups)
 
     def fits(self, machines: Ints) -> bool:
         """Return True where units on ``machines``, -1 for none, respect (2)."""
@@ -210,8 +223,11 @@ class Space:
     def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""
         # Tasks of a unit stand together: the first tells where all do.
-        first_tasks = [unit.tasks[0] for unit in self.units]
-        machines = [placement.machine_of[task] for task in first_tasks]
+        machines = []
+        for unit in self.units:
+            first_task = unit.tasks[0]
+            machine = placement.machine_of[first_task]
+            machines.append(machine)
         return np.array(machines, dtype=np.int64)
 
 
@@ -244,14 +260,16 @@ def _join_slot_teams(job: Job) -> dict[str, tuple[int, ...]]:
         for name in names:
             team += tasks_of[name]
         team.sort()
+        pins = _pins(job, team)
         # Pinned to several machines they stay apart.
-        if len(_pins(job, team)) > 1:
+        if len(pins) > 1:
             continue
 
         # The process whose tasks stand first is the one that has them all.
         first = min(names, key=tasks_of.__getitem__)
-        for name in {*names} - {first}:
-            del tasks_of[name]
+        for name in names:
+            if name != first:
+                del tasks_of[name]
         tasks_of[first] = tuple(team)
     return tasks_of
 
