@@ -19,16 +19,16 @@ where capacities change counts with the largest that each link ever has:
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple, TypedDict
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from emu.prediction.analysis.link_load import LinkContention
+from emu.prediction.analysis.link_load import LinkContention, edges_by_port
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import (
@@ -107,24 +107,33 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
     flows = _FlowTimes(problem, ready, after_flow)
 
     path = float(from_task.max())
-    loads = [*_port_limits(problem, steps, flows, volumes)]
+    limits = [_Limit(path, CRITICAL_PATH)]
+    loads = []
+    for limit, load in _port_limits(problem, steps, flows, volumes):
+        limits.append(limit)
+        loads.append(load)
     alone = volumes / flows.narrowest.reshape(-1, 1)
-    limits = [
-        (path, CRITICAL_PATH),
-        *((limit, name) for limit, name, _ in loads),
-        *_channel_limits(problem, flows, alone),
-        *_slot_limits(problem, times, alone),
-    ]
-    highest, binding = max(limits, key=itemgetter(0))
+    limits += _channel_limits(problem, flows, alone)
+    limits += _slot_limits(problem, times, alone)
+
+    highest = max(limits, key=attrgetter("seconds"))
     # Flows of one edge go one after the other: so edges are counted, not flows.
-    uses = Counter(port for hops in problem.hops for port in hops)
+    degrees = map(len, edges_by_port(problem))
     return Bounds(
-        nic_load=max((load for _, _, load in loads), default=0.0),
+        nic_load=max(loads, default=0.0),
         critical_path=path,
-        combined=float(highest),
-        binding=binding,
-        degree=max(uses.values(), default=0),
+        combined=float(highest.seconds),
+        binding=highest.name,
+        degree=max(degrees, default=0),
     )
+
+
+class _Limit(NamedTuple):
+    """A lower bound on a makespan."""
+
+    seconds: float
+    name: str
+    """What gives it, see `Bounds.binding`."""
 
 
 class _FlowTimes:
@@ -134,11 +143,12 @@ class _FlowTimes:
         self._counts = np.array(problem.job.flow_counts, dtype=np.int64)
         self._heads = heads
         self._tails = tails
-        capacities = problem.capacities
+        narrowest = []
+        for hops in problem.hops:
+            capacities = problem.capacities[[*hops]]
+            narrowest.append(capacities.min(initial=np.inf))
         #: Capacity of the narrowest link of every edge, infinite within a machine.
-        self.narrowest = np.array(
-            [capacities[[*hops]].min(initial=np.inf) for hops in problem.hops]
-        )
+        self.narrowest = np.array(narrowest)
 
     def of(self, edges: list[int], seconds: Floats) -> tuple[Floats, Floats, Floats]:
         """Return head, size and tail, in seconds, of every flow of some edges.
@@ -146,11 +156,13 @@ class _FlowTimes:
         ``seconds`` are of these edges alone: all for each of 6,036 ports took 39 s.
         """
         columns = np.arange(seconds.shape[1])
+        counts = self._counts[edges]
         # Volumes beyond the last iteration that is sent are drawn, but never leave.
-        is_sent = columns < self._counts[edges][:, None]
+        is_sent = columns < counts[:, None]
         is_flow = is_sent & (seconds > 0)
-        heads = self._heads[edges][is_flow]
-        return heads, seconds[is_flow], self._tails[edges][is_flow]
+        heads = self._heads[edges]
+        tails = self._tails[edges]
+        return heads[is_flow], seconds[is_flow], tails[is_flow]
 
 
 def _port_limits(
@@ -158,17 +170,12 @@ def _port_limits(
     steps: CapacitySteps,
     flows: _FlowTimes,
     volumes: Floats,
-) -> Iterator[tuple[float, str, float]]:
-    """Yield the least time of every port, its name, and its bytes over its capacity.
+) -> Iterator[tuple[_Limit, float]]:
+    """Yield the least time of every port, and its bytes over its capacity.
 
     ``steps`` are of the capacities that change, as they were before all were widest.
     """
-    crossing: list[list[int]] = [[] for _ in problem.capacities]
-    for edge, hops in enumerate(problem.hops):
-        for port in hops:
-            crossing[port].append(edge)
-
-    for port, edges in enumerate(crossing):
+    for port, edges in enumerate(edges_by_port(problem)):
         seconds = volumes[edges] / problem.capacities[port]
         head, size, tail = flows.of(edges, seconds)
         least = _one_by_one(head, size, tail)
@@ -177,24 +184,28 @@ def _port_limits(
         times, _ = steps.of(port)
         if size.size and len(times) > 1:
             # Sizes are in seconds of the largest capacity; `when` asks for bytes.
-            volume = float((size * steps.most[port]).sum())
-            least = max(least, steps.when(port, volume) + float(tail.min()))
-        yield least, problem.links[port].name, float(size.sum())
+            sizes = size * steps.most[port]
+            volume = float(sizes.sum())
+            end = steps.when(port, volume) + float(tail.min())
+            least = max(least, end)
+        limit = _Limit(least, problem.links[port].name)
+        yield limit, float(size.sum())
 
 
 def _channel_limits(
     problem: Problem,
     flows: _FlowTimes,
     alone: Floats,
-) -> Iterator[tuple[float, str]]:
-    """Yield the least time of every channel, and its name."""
-    edges_of: defaultdict[str, list[int]] = defaultdict(list)
+) -> Iterator[_Limit]:
+    """Yield the least time of every channel."""
+    edges_of = defaultdict[str, list[int]](list)
     for position, edge in enumerate(problem.job.edges):
         edges_of[edge.channel].append(position)
     for channel in problem.job.channels:
         edges = edges_of[channel]
         head, size, tail = flows.of(edges, alone[edges])
-        yield _one_by_one(head, size, tail), f"channel {channel}"
+        least = _one_by_one(head, size, tail)
+        yield _Limit(least, f"channel {channel}")
 
 
 class _Hold(NamedTuple):
@@ -208,8 +219,8 @@ def _slot_limits(
     problem: Problem,
     times: Floats,
     alone: Floats,
-) -> Iterator[tuple[float, str]]:
-    """Yield the seconds for which the slots of every pool are held, and its name.
+) -> Iterator[_Limit]:
+    """Yield the seconds for which the slots of every pool are held.
 
     From the start of a task that takes one to the end of the task that frees it, over
     edges without lag, where these are pairs: an interval of Dorylus has its lambda
@@ -223,10 +234,14 @@ def _slot_limits(
         # held.
         is_in_pairs = len(pairs) == len(pool.takers) == len(pool.freers)
         seconds = pairs if is_in_pairs else times
-        # Slots work at once: the seconds of all are divided among them.
-        total = sum(float(seconds[task][: rounds[task]].sum()) for task in pool.takers)
+        totals = []
+        for task in pool.takers:
+            seconds_of_task = seconds[task][: rounds[task]]
+            totals.append(float(seconds_of_task.sum()))
         machine = problem.cluster.machines[pool.machine].name
-        yield total / pool.most, f"{pool.name} of {machine}"
+        # Slots work at once: the seconds of all are divided among them.
+        least = sum(totals) / pool.most
+        yield _Limit(least, f"{pool.name} of {machine}")
 
 
 def _held_until_freed(
@@ -263,16 +278,22 @@ def _held_until_freed(
             if job.rounds[taker] == job.rounds[task]:
                 longest = np.max(seconds, axis=0)
                 holds[task] = _Hold(taker, longest + times[task])
-        if task in holds and pool_freed.get(task) == pool_taken[holds[task].taker]:
-            hold = holds.pop(task)
-            hold_times[pool_freed[task]][hold.taker] = hold.seconds
+
+        if task in holds:
+            hold = holds[task]
+            number = pool_taken[hold.taker]
+            if pool_freed.get(task) == number:
+                hold_times[number][hold.taker] = hold.seconds
+                del holds[task]
     return hold_times
 
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
     """Return the least time of what must be served one by one, in any order."""
+    forwards = _in_context(head, size, tail)
     # A schedule read backwards is one, too, with heads and tails exchanged.
-    return max(_in_context(head, size, tail), _in_context(tail, size, head))
+    backwards = _in_context(tail, size, head)
+    return max(forwards, backwards)
 
 
 def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
@@ -284,7 +305,8 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
     latest_first: Ints = np.argsort(-head, kind="stable")
     sums = np.cumsum(size[latest_first])
     shortest_tails = np.minimum.accumulate(tail[latest_first])
-    return float(np.max(head[latest_first] + sums + shortest_tails))
+    ends = head[latest_first] + sums + shortest_tails
+    return float(ends.max())
 
 
 # Bound a run's distance from the best schedule: keys of result.json, a line.
@@ -357,6 +379,8 @@ def optimality(
     if run_bounds.combined:
         gap = schedule.makespan / run_bounds.combined - 1
     most_flows = LinkContention(schedule).most
+    certificate_seen = max(most_flows, 1) * run_bounds.critical_path
+    rule = policy_named(policy)
     # The proof knows no such waits.
     waits = problem.pools or problem.job.channels or problem.cluster.changes
     return {
@@ -367,8 +391,8 @@ def optimality(
             "delta": run_bounds.degree,
             "certificate": run_bounds.certificate,
             "delta_seen": most_flows,
-            "certificate_seen": max(most_flows, 1) * run_bounds.critical_path,
-            "kept": policy_named(policy).keeps_theorem and not waits,
+            "certificate_seen": certificate_seen,
+            "kept": rule.keeps_theorem and not waits,
         },
     }
 
@@ -395,7 +419,8 @@ def placement_gap(
     reference = problem.reference(realization)
     if problem.job.fixed:
         # Nothing can move: the schedule's bound, which knows the routes, is tighter.
-        bound = bounds(problem, realization).combined  # of the one placement
+        bounds_as_placed = bounds(problem, realization)
+        bound = bounds_as_placed.combined
     else:
         bound = placement_bound(
             problem.job,
@@ -416,11 +441,14 @@ def placement_line(gap: dict[str, float]) -> str:
     share = 100 * gap["placement_gap"]
     if share < 1e-3:
         return "no placement on these machines is better, by a lower bound over all"
+    least = format_duration(gap["placement_bound"])
     line = (
-        f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand "
+        f"at least {least} wherever the tasks stand "
         f"on these machines: at most {share:.3g} % is left to gain"
     )
-    return f"{line}, and no tighter bound is known" if share > _LOOSE else line
+    if share > _LOOSE:
+        line += ", and no tighter bound is known"
+    return line
 
 
 def optimality_line(result: Mapping[str, Any]) -> str:
@@ -430,8 +458,9 @@ def optimality_line(result: Mapping[str, Any]) -> str:
 
     percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
     digits = 0 if percent >= 10 else 1
+    least = format_duration(result["bound"])
     line = (
-        f"at least {format_duration(result['bound'])} as placed, whatever the schedule "
+        f"at least {least} as placed, whatever the schedule "
         f"({result['bound_by']}): within {percent:.{digits}f} %"
     )
 

@@ -77,28 +77,32 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     number = number_of_edge[edge]
     labels = np.stack([number, served])
     coflows, coflow = np.unique(labels, axis=1, return_inverse=True)
-    numbers_of_coflows, turns = coflows.tolist()
-    names = [*numbers]
-    coflow_names = [names[number] for number in numbers_of_coflows]
+    all_names = [*numbers]
+    names = []
+    for number_of_coflow, turn in coflows.T.tolist():
+        name = all_names[number_of_coflow]
+        names.append((name, turn))
 
     # From ready and not from start: what a flow waits behind others of its edge is time
     # that the coflow takes.
     ready = schedule.flow_ready[edge, iteration]
-    starts = np.full(len(turns), np.inf)
+    starts = np.full(len(names), np.inf)
     np.minimum.at(starts, coflow, ready)
     arrival = schedule.flow_end[edge, iteration]
-    ends = np.full(len(turns), -np.inf)
+    ends = np.full(len(names), -np.inf)
     np.maximum.at(ends, coflow, arrival)
 
     sizes = schedule.flow_bytes[edge, iteration]
-    return CoflowTimes(
-        names=[*zip(coflow_names, turns, strict=True)],
-        seconds=ends - starts,
-        alone=_times_alone(schedule.problem, edge, sizes, coflow),
-    )
+    alone = _times_alone(schedule.problem, edge, sizes, coflow)
+    return CoflowTimes(names=names, seconds=ends - starts, alone=alone)
 
 
-def _times_alone(problem: Problem, edge: Ints, sizes: Floats, coflow: Ints) -> Floats:
+def _times_alone(
+    problem: Problem,
+    edge: Ints,
+    sizes: Floats,
+    coflow: Ints,
+) -> Floats:
     """Return the seconds that the busiest link of each coflow needs for its bytes.
 
     ``edge``, ``sizes``, ``coflow``: edge, bytes and number of the coflow of each flow.

@@ -107,9 +107,9 @@ class CriticalPath:
         for link in self.links:
             name = key(link)
             groups[name].append(link.seconds)
-        totals = [(name, math.fsum(parts)) for name, parts in groups.items()]
-        totals.sort(key=lambda total: -total[1])
-        return dict(totals)
+        totals = {name: math.fsum(parts) for name, parts in groups.items()}
+        longest_first = sorted(totals, key=lambda name: -totals[name])
+        return {name: totals[name] for name in longest_first}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,16 +134,15 @@ def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
     """
     if part.edge < 0:
         event = part.task, part.iteration
-        start = float(made.task_start[event])
-        end = float(made.task_end[event])
-        return start, end
-
-    event = part.edge, part.iteration
-    start = float(made.flow_start[event])
-    end = float(made.flow_end[event])
-    if part.cause is Cause.LATENCY:
-        end += float(made.problem.latencies[part.edge])
-    return start, end
+        start = made.task_start[event]
+        end = made.task_end[event]
+    else:
+        event = part.edge, part.iteration
+        start = made.flow_start[event]
+        end = made.flow_end[event]
+        if part.cause is Cause.LATENCY:
+            end += made.problem.latencies[part.edge]
+    return float(start), float(end)
 
 
 #: A run is judged, budgeted and drawn along one path.
@@ -164,38 +163,51 @@ class _Walk:
     """Walks from the end of a schedule to its start."""
 
     def __init__(self, schedule: Schedule) -> None:
+        problem = schedule.problem
         self._schedule = schedule
-        self._job = schedule.problem.job
-        self._hops = schedule.problem.hops
-        self._latencies = schedule.problem.latencies
+        self._job = problem.job
+        self._hops = problem.hops
+        self._latencies = problem.latencies
         self._crowd = LinkContention(schedule)
         self._same = SAME * schedule.length
         #: Parts crossed on the way back: those that take no time wait for each other.
-        self._walked: set[tuple[int, int, int]] = set()
-        #: Edges whose flows go before those of an edge: itself, then its channel.
-        #: Itself first: of two flows that end together the reason is the order of the
-        #: edge.
-        self._rivals = [[position] for position in range(len(self._job.edges))]
+        self._walked = set[tuple[int, int, int]]()
+        self._rivals = self._find_rivals()
+
+    def _find_rivals(self) -> list[list[int]]:
+        """Return the edges whose flows go before those of each: itself, its channel."""
         channels: dict[str, list[int]] = defaultdict(list)
         for position, edge in enumerate(self._job.edges):
             # Handoffs within a machine take no turn in their channel.
             if self._hops[position]:
                 channels[edge.channel].append(position)
-        for position, edge in enumerate(self._job.edges):
-            if edge.channel:
-                rivals = channels[edge.channel]
-                self._rivals[position] += [o for o in rivals if o != position]
 
-    def links(self) -> Iterator[ChainLink]:
-        """Yield the links, the last one first."""
+        rivals_of_edges = []
+        for position, edge in enumerate(self._job.edges):
+            # Itself first: of two flows that end together the reason is the order of
+            # the edge.
+            rivals = [position]
+            if edge.channel:
+                in_channel = channels[edge.channel]
+                rivals += [rival for rival in in_channel if rival != position]
+            rivals_of_edges.append(rivals)
+        return rivals_of_edges
+
+    def _last_task(self) -> _Part:
+        """Return the part that ended last."""
         rounds = np.array(self._job.rounds, dtype=np.int64)
         # Rounds differ between tasks: the last column alone would miss those that end
         # early.
         last_iterations = rounds - 1
         tasks = np.arange(rounds.size)
         ends = self._schedule.task_end[tasks, last_iterations]
-        last = int(ends.argmax())
-        next_part = _Part(task=last, iteration=int(last_iterations[last]))
+        task = int(ends.argmax())
+        iteration = int(last_iterations[task])
+        return _Part(task=task, iteration=iteration)
+
+    def links(self) -> Iterator[ChainLink]:
+        """Yield the links, the last one first."""
+        next_part = self._last_task()
         part: _Part | None = next_part
         cursor = self._schedule.length
 
@@ -212,6 +224,7 @@ class _Walk:
             # makespan.
             start = min(start, cursor)
             yield from self._pieces(part, start, cursor)
+
             cursor = start
             next_part = part
             if part.edge >= 0:
@@ -265,15 +278,18 @@ class _Walk:
             rival = rivals[row]
             # Flows of no time end at one moment and may each seem to wait for the
             # other: the walk would go round for ever.
-            if (-1, rival, rival_iteration) not in self._walked:
-                return _Part(
-                    edge=rival,
-                    iteration=rival_iteration,
-                    cause=Cause.IN_ORDER if rival == edge else Cause.CHANNEL,
-                    wanted=ready,
-                )
+            if (-1, rival, rival_iteration) in self._walked:
+                continue
+            cause = Cause.IN_ORDER if rival == edge else Cause.CHANNEL
+            return _Part(
+                edge=rival,
+                iteration=rival_iteration,
+                cause=cause,
+                wanted=ready,
+            )
 
-        return _Part(task=self._job.edges[edge].source, iteration=iteration)
+        source = self._job.edges[edge].source
+        return _Part(task=source, iteration=iteration)
 
     def _ends_between(
         self,
@@ -285,14 +301,15 @@ class _Walk:
         # Strictly after `ready`: what ended by then held nothing up.
         is_after = ends > ready + self._same
         is_between = is_after & (ends <= start + self._same)
+        order = np.argsort(-ends[is_between], kind="stable")
         places = np.argwhere(is_between)
-        last_first = np.argsort(-ends[is_between], kind="stable")
-        return [(row, iteration) for row, iteration in places[last_first].tolist()]
+        last_first = places[order]
+        return [(row, iteration) for row, iteration in last_first.tolist()]
 
     def _before_task(self, task: int, iteration: int) -> _Part | None:
         """Return the last input; of several, flows come first as in the proof."""
-        inputs = [*self._inputs(task, iteration)]
-        ready = max((item.time for item in inputs), default=0.0)
+        inputs = list(self._inputs(task, iteration))
+        ready = _last_time(inputs)
         # A slot first: it came after all inputs, or the task would have begun with
         # them.
         holder = self._slot_holder(task, iteration, ready)
@@ -306,9 +323,9 @@ class _Walk:
             return last.part
 
         # Without the credit it would have begun with the last of its other inputs.
-        other_times = (item.time for item in inputs if item.rank < _CREDIT)
-        last_time = max(other_times, default=0.0)
-        return replace(last.part, cause=Cause.CREDIT, wanted=last_time)
+        other_inputs = [item for item in inputs if item.rank < _CREDIT]
+        wanted = _last_time(other_inputs)
+        return replace(last.part, cause=Cause.CREDIT, wanted=wanted)
 
     def _inputs(self, task: int, iteration: int) -> Iterator[_Input]:
         """Yield all that had to end before a task could begin."""
@@ -324,19 +341,23 @@ class _Walk:
             # The first iterations of an edge with lag wait for nothing.
             if not self._job.sends(position, number):
                 continue
-            if not self._hops[position]:
-                end = float(schedule.task_end[edge.source, number])
-                source = _Part(task=edge.source, iteration=number)
-                rank = _CREDIT if edge.credit else _HANDOFF
-                yield _Input(end, rank, source)
+            if self._hops[position]:
+                yield self._flow_input(position, number)
                 continue
 
-            flow_end = float(schedule.flow_end[position, number])
-            latency = float(self._latencies[position])
-            flow = _Part(edge=position, iteration=number)
-            if latency:
-                flow = replace(flow, cause=Cause.LATENCY, wanted=flow_end)
-            yield _Input(flow_end + latency, _FLOW, flow)
+            end = float(schedule.task_end[edge.source, number])
+            source = _Part(task=edge.source, iteration=number)
+            rank = _CREDIT if edge.credit else _HANDOFF
+            yield _Input(end, rank, source)
+
+    def _flow_input(self, edge: int, iteration: int) -> _Input:
+        """Return a flow that a task waited for until it had landed."""
+        flow_end = float(self._schedule.flow_end[edge, iteration])
+        latency = float(self._latencies[edge])
+        flow = _Part(edge=edge, iteration=iteration)
+        if latency:
+            flow = replace(flow, cause=Cause.LATENCY, wanted=flow_end)
+        return _Input(flow_end + latency, _FLOW, flow)
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
         """Return the part that freed the slot of a task that waited, else None."""
@@ -353,14 +374,15 @@ class _Walk:
             ends = schedule.task_end[list(pool.freers)]
             for row, number in self._ends_between(ends, ready, start):
                 freer = pool.freers[row]
-                if (freer, -1, number) not in self._walked:
-                    return _Part(
-                        task=freer,
-                        iteration=number,
-                        cause=Cause.SLOT,
-                        wanted=ready,
-                        pool=pool.name,
-                    )
+                if (freer, -1, number) in self._walked:
+                    continue
+                return _Part(
+                    task=freer,
+                    iteration=number,
+                    cause=Cause.SLOT,
+                    wanted=ready,
+                    pool=pool.name,
+                )
         return None
 
 
@@ -374,6 +396,11 @@ class _Input(NamedTuple):
     time: float
     rank: int
     part: _Part
+
+
+def _last_time(inputs: Iterable[_Input]) -> float:
+    times = [item.time for item in inputs]
+    return max(times, default=0.0)
 
 
 def _gap(after: _Part, start: float, end: float) -> ChainLink:
@@ -422,25 +449,30 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
         pieces = []
         for link in group:
             if link.cause is Cause.GAP:
-                drifts.append(Drift(Cause.GAP, link, link.seconds))
+                gap = Drift(Cause.GAP, link, link.seconds)
+                drifts.append(gap)
             else:
                 pieces.append(link)
-        if pieces:
-            last = pieces[-1]
-            start, end = span(simulated, last)
-            # In the simulation the part before need not be what this one waited for.
-            # What it waited beyond that is counted here, so that all drifts sum to the
-            # difference.
-            drifts.append(Drift(ELSEWHERE, last, moment - start))
-            emulated_seconds = last.end - pieces[0].start
-            simulated_seconds = end - start
-            lateness = emulated_seconds - simulated_seconds
-            drifts.append(Drift(last.cause, last, lateness))
-            moment = end
+        if not pieces:
+            continue
+
+        first = pieces[0]
+        last = pieces[-1]
+        start, end = span(simulated, last)
+        # In the simulation the part before need not be what this one waited for.
+        # What it waited beyond that is counted here, so that all drifts sum to the
+        # difference.
+        wait = Drift(ELSEWHERE, last, moment - start)
+        emulated_seconds = last.end - first.start
+        simulated_seconds = end - start
+        lateness = Drift(last.cause, last, emulated_seconds - simulated_seconds)
+        drifts += [wait, lateness]
+        moment = end
 
     if links:  # a run of no length has no chain
         # The task that ended last in the run need not be last in the simulation.
-        drifts.append(Drift(ELSEWHERE, links[-1], moment - simulated.length))
+        rest = Drift(ELSEWHERE, links[-1], moment - simulated.length)
+        drifts.append(rest)
     return tuple(drift for drift in drifts if drift.seconds)
 
 
@@ -480,8 +512,8 @@ def send_rows(logs: Iterable[bytes]) -> Rows:
     """
     rows: Rows = {}
     for log in logs:
-        table = np.frombuffer(log, dtype="<f8").reshape(-1, 6)
-        for row in table:
+        numbers = np.frombuffer(log, dtype="<f8")
+        for row in numbers.reshape(-1, 6):
             edge = int(row[0])
             iteration = int(row[1])
             rows[edge, iteration] = row[2:]
@@ -511,21 +543,23 @@ def error_budget(
     if not is_of_kernel:
         due = fluid_ends(emulated)
 
-    parts: defaultdict[DelayCause, list[float]] = defaultdict(list)
+    parts = defaultdict[DelayCause, list[float]](list)
     for drift in divergences(emulated, simulated):
+        link = drift.link
         if drift.cause == ELSEWHERE:
             parts[DelayCause.OTHER_PATHS].append(drift.seconds)
         elif drift.cause == Cause.GAP:
             parts[DelayCause.CONTROL].append(drift.seconds)
-        elif drift.link.edge < 0:
+        elif link.edge < 0:
             parts[DelayCause.OVERRUN].append(drift.seconds)
         else:
-            flow = drift.link.edge, drift.link.iteration
-            end = float(emulated.flow_end[flow])
-            delays = divide(float(due[flow]), end, rows.get(flow))
+            flow = link.edge, link.iteration
             if flow in first:
                 wait = first[flow] - float(emulated.flow_start[flow])
                 delays = {DelayCause.FIRST_BYTES: max(wait, 0.0)}
+            else:
+                end = float(emulated.flow_end[flow])
+                delays = divide(float(due[flow]), end, rows.get(flow))
             for cause, seconds in delays.items():
                 parts[cause].append(seconds)
             explained = math.fsum(delays.values())
@@ -541,13 +575,17 @@ def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, floa
     """
     job = emulated.problem.job
     machine_of = emulated.problem.machine_of_task
-    seconds: defaultdict[str, float] = defaultdict(float)
+    seconds = defaultdict[str, float](float)
     for drift in divergences(emulated, simulated):
-        if drift.cause not in {ELSEWHERE, Cause.GAP}:
-            task = drift.link.task
-            if drift.link.edge >= 0:
-                task = job.edges[drift.link.edge].source
-            seconds[machine_of[job.tasks[task].name]] += drift.seconds
+        if drift.cause in {ELSEWHERE, Cause.GAP}:
+            continue
+        task = drift.link.task
+        edge = drift.link.edge
+        if edge >= 0:
+            task = job.edges[edge].source
+        name = job.tasks[task].name
+        machine = machine_of[name]
+        seconds[machine] += drift.seconds
     return dict(seconds)
 
 
@@ -556,7 +594,8 @@ def before_first_bytes(budget: Mapping[str, float], makespan: float) -> float:
 
     On kernel NICs it is of emu, not of the network.
     """
-    return max(budget[DelayCause.FIRST_BYTES], 0.0) / max(makespan, 1e-12)
+    seconds = max(budget[DelayCause.FIRST_BYTES], 0.0)
+    return seconds / max(makespan, 1e-12)
 
 
 def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float]:
@@ -578,7 +617,7 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
     if row is None:
         return {DelayCause.SHAPING: end - due}
 
-    finish, queueing, notice, lag = (float(value) for value in row)
+    finish, queueing, notice, lag = row.tolist()
     send_delay = min(max(finish, due), end) - due
     causes = {
         DelayCause.CPU: queueing - due,
@@ -587,13 +626,14 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
     }
 
     # Each takes of what those before it have left; the rest nobody explains.
-    delays: dict[DelayCause, float] = {}
+    delays = dict[DelayCause, float]()
     rest = send_delay
     for cause, seconds in causes.items():
-        delays[cause] = 0.0
+        delay = 0.0
         if math.isfinite(seconds):
-            delays[cause] = min(max(seconds, 0.0), rest)
-        rest -= delays[cause]
+            delay = min(max(seconds, 0.0), rest)
+        delays[cause] = delay
+        rest -= delay
     delays[DelayCause.SHAPING] = rest
     delays[DelayCause.COPYING] = end - due - send_delay
     return delays

@@ -50,7 +50,10 @@ class FlowCounts:
 
 
 def count_flows(
-    edges: int, iterations: int, connections: NDArray[np.void], waits: NDArray[np.void]
+    edges: int,
+    iterations: int,
+    connections: NDArray[np.void],
+    waits: NDArray[np.void],
 ) -> FlowCounts:
     """Return the counts of every flow, from rows of `emu.emulation.wire.frame_layout`.
 
@@ -64,15 +67,18 @@ def count_flows(
     states = connections[order]
     before = states[:-1]
     after = states[1:]
-    is_flow = (before["edge"] == after["edge"]) & (before["edge"] < edges)
+    is_flow = before["edge"] == after["edge"]
+    is_flow &= before["edge"] < edges
     is_flow &= before["iteration"] < iterations
     before = before[is_flow]
     after = after[is_flow]
     flows = before["edge"], before["iteration"]
 
     for name, unit in _COUNTED.items():
-        increase = after[name].astype(float) - before[name].astype(float)
-        columns[name][flows] = unit * np.maximum(increase, 0.0)
+        count_before = before[name].astype(float)
+        count_after = after[name].astype(float)
+        increase = np.maximum(count_after - count_before, 0.0)
+        columns[name][flows] = unit * increase
     columns["timer"][flows] = 1e-6 * before["timer"]
     columns["round_trip"][flows] = 1e-6 * after["round_trip"]
     columns["least_round_trip"][flows] = 1e-6 * after["least_round_trip"]
@@ -80,10 +86,12 @@ def count_flows(
     allowed = before["segments_allowed"].astype(float)
     columns["allowed"][flows] = allowed * before["segment"]
 
-    is_flow = (waits["edge"] < edges) & (waits["iteration"] < iterations)
+    is_flow = waits["edge"] < edges
+    is_flow &= waits["iteration"] < iterations
     rows = waits[is_flow]
+    flows = rows["edge"], rows["iteration"]
     for name in ("hole", "unread"):
-        columns[name][rows["edge"], rows["iteration"]] = rows[name]
+        columns[name][flows] = rows[name]
     return FlowCounts(**columns)
 
 

@@ -34,13 +34,18 @@ def peak_rate(schedule: Schedule) -> float:
 
     Raises ValueError when the schedule has no rate history.
     """
-    if schedule.rates is None:
-        raise ValueError("the schedule holds no rates")
-    changes = _changes(schedule, schedule.rates)
+    history = _history(schedule)
+    changes = _changes(schedule, history)
     # What ends at a moment makes room for what begins then.
     order = np.lexsort((changes.change, changes.time))
     sums = np.cumsum(changes.change[order])
     return float(sums.max(initial=0.0))
+
+
+def _history(schedule: Schedule) -> RateHistory:
+    if schedule.rates is None:
+        raise ValueError("the schedule holds no rates")
+    return schedule.rates
 
 
 class Changes(NamedTuple):
@@ -101,8 +106,9 @@ def _running_sums(schedule: Schedule, changes: Changes) -> list[Steps]:
     # A stable order by time: of each port it is that of its own changes, too.
     edge, time, change = changes.by_time()
 
-    shape = (len(problem.capacities), len(problem.hops))
-    crosses = np.zeros(shape, dtype=bool)
+    ports = len(problem.capacities)
+    edges = len(problem.hops)
+    crosses = np.zeros((ports, edges), dtype=bool)
     for position, hops in enumerate(problem.hops):
         crosses[list(hops), position] = True
 
@@ -113,30 +119,34 @@ def _running_sums(schedule: Schedule, changes: Changes) -> list[Steps]:
         times = time[is_here]
         level = np.cumsum(change[is_here])
         # Sums of differences leave rounding where nothing moves any more.
-        is_rounding = np.abs(level) < 1e-9 * most[port]
-        level[is_rounding] = 0.0
+        rounding = 1e-9 * most[port]
+        level[np.abs(level) < rounding] = 0.0
 
-        is_last = np.ones(len(times), dtype=bool)
+        is_last = np.ones_like(times, dtype=bool)
         is_last[:-1] = times[1:] != times[:-1]
         steps.append((times[is_last], level[is_last]))
     return steps
+
+
+def edges_by_port(problem: Problem) -> list[list[int]]:
+    """Return the edges whose flows cross each port, by position."""
+    edges: list[list[int]] = [[] for _ in problem.links]
+    for edge, hops in enumerate(problem.hops):
+        for port in hops:
+            edges[port].append(edge)
+    return edges
 
 
 class LinkContention:
     """The active flows of every port of a schedule; those without bytes not counted."""
 
     def __init__(self, schedule: Schedule) -> None:
-        links = schedule.problem.links
-        self._hops = schedule.problem.hops
-        self._steps = links.steps
-        crossing: list[list[int]] = [[] for _ in links]
-        for edge, hops in enumerate(self._hops):
-            for port in hops:
-                crossing[port].append(edge)
-
+        problem = schedule.problem
+        self._hops = problem.hops
+        self._steps = problem.links.steps
         self._begun = list[Floats]()
         self._ended = list[Floats]()
-        for edges in crossing:
+        for edges in edges_by_port(problem):
             has_bytes = schedule.flow_bytes[edges] > 0
             starts = schedule.flow_start[edges]
             ends = schedule.flow_end[edges]
@@ -181,17 +191,18 @@ class LinkContention:
 
         shares = []
         for port in hops:
+            flows = self.degree(port, moments)
             # Just after a moment the flow itself may be over: a share still is of one
             # flow.
-            degree = np.maximum(self.degree(port, moments), 1)
+            degree = np.maximum(flows, 1)
             capacity = self._steps.at(port, moments)
             shares.append(capacity / degree)
 
         tightest = np.argmin(shares, axis=0)
         seconds = []
         for hop in range(len(hops)):
-            is_tightest = tightest == hop
-            seconds.append(lengths[is_tightest].sum())
+            lengths_as_tightest = lengths[tightest == hop]
+            seconds.append(lengths_as_tightest.sum())
         longest = int(np.argmax(seconds))
         return hops[longest]
 
@@ -204,8 +215,9 @@ class LinkContention:
             for times in histories:
                 first, last = np.searchsorted(times, [start, end], "right")
                 changes.append(times[first:last])
+        moments = np.concatenate(changes)
         # One that comes twice has no length. np.unique would import numpy.ma: 20 ms.
-        return np.sort(np.concatenate(changes))
+        return np.sort(moments)
 
 
 #: Sums of (instant, port) that are made at once: 32 MB.
@@ -284,9 +296,7 @@ def fluid_ends(schedule: Schedule) -> Floats:
     ValueError
         The schedule holds no rates.
     """
-    if schedule.rates is None:
-        raise ValueError("the schedule holds no rates")
-    split = pieces(schedule, schedule.rates)
+    split = pieces(schedule, _history(schedule))
     time = split.rates.time
     rate = split.rates.rate
     flow = split.rates.edge, split.rates.iteration
@@ -297,17 +307,19 @@ def fluid_ends(schedule: Schedule) -> Floats:
     carried_bytes = np.cumsum(sizes) - sizes
     first = split.first
     piece_counts = np.diff(first, append=len(time))
-    carried_bytes -= np.repeat(carried_bytes[first], piece_counts)
+    carried_by_others = np.repeat(carried_bytes[first], piece_counts)
+    carried_bytes -= carried_by_others
     volume = schedule.flow_bytes[flow]
     missing = np.maximum(volume - carried_bytes, 0.0)
 
     has_rate = rate > 0
     seconds_left = missing[has_rate] / rate[has_rate]
-    arrival = np.full(len(time), np.inf)
+    arrival = np.full_like(time, np.inf)
     arrival[has_rate] = time[has_rate] + seconds_left
     piece_end = np.where(split.goes_on, split.end, np.inf)
     # Rounding of a long sum must not push the end into the next piece, or out of all.
-    latest_end = piece_end + 1e-9 * np.abs(time)
+    rounding = 1e-9 * np.abs(time)
+    latest_end = piece_end + rounding
     is_end = np.isfinite(arrival) & (arrival <= latest_end)
 
     ends: Floats = np.full_like(schedule.flow_end, np.nan)
@@ -365,8 +377,10 @@ def _instants(times: Floats, tolerance: float) -> Ints:
         time = times[first]
         rounding = 1e-12 * abs(time)
         limit = time + max(tolerance, rounding)
-        first = int(np.searchsorted(times, limit, side="right"))
-    is_new = np.zeros(times.size, dtype=np.int64)
+        first_behind = np.searchsorted(times, limit, side="right")
+        first = int(first_behind)
+
+    is_new = np.zeros_like(times, dtype=np.int64)
     is_new[starts[1:]] = 1
     return np.cumsum(is_new)
 
@@ -382,8 +396,8 @@ def _changes_and_losses(split: Pieces) -> Changes:
     losses = problem.links.steps.losses
     loss_time, loss_port, loss = losses.T
 
-    edges = len(problem.hops)
-    loss_path = edges + loss_port.astype(np.int64)
+    first_path = len(problem.hops)
+    loss_path = first_path + loss_port.astype(np.int64)
     changes = Changes(
         path=np.append(edge, loss_path),
         time=np.append(time, loss_time),
@@ -417,28 +431,26 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     begin = time[is_new]
     problem = split.schedule.problem
     ports = len(problem.links)
-    columns = ports + 1
     ports_by_hop = _ports_by_hop(problem)
 
     level = -problem.links.capacities
     peak = level.copy()
-    peak_time = np.zeros(ports)
+    peak_time = np.zeros_like(peak)
     rows = max(_BLOCK // max(ports, 1), 1)
     for first in range(0, begin.size, rows):
         start, end = np.searchsorted(instant, [first, first + rows])
         block = slice(start, end)
         row = instant[block] - first
-        row_count = int(row[-1]) + 1
-        size = row_count * columns
-        sums = np.zeros(size)
+        # The last column has what paths of fewer hops would add beyond their last.
+        shape = (int(row[-1]) + 1, ports + 1)
+        sums = np.zeros(shape)
         for port_of_path in ports_by_hop:
             port = port_of_path[path[block]]
-            cell = row * columns + port
-            sums += np.bincount(cell, change[block], size)
+            cell = row * shape[1] + port
+            sums_of_hop = np.bincount(cell, change[block], sums.size)
+            sums += sums_of_hop.reshape(shape)
 
-        # The last column has what paths of fewer hops would add beyond their last.
-        table = sums.reshape(row_count, columns)
-        sums_by_port = table[:, :ports]
+        sums_by_port = sums[:, :ports]
         loads = level + np.cumsum(sums_by_port, axis=0)
         worst = np.argmax(loads, axis=0)
         worst_time = begin[first + worst]
@@ -531,19 +543,21 @@ def worst_interval(
     start = steps.carry(port, start_time)
     end = steps.carry(port, end_time)
     by_end = np.argsort(end, kind="stable")
-    rank_of_end = np.empty(end.size, dtype=np.int64)
+    rank_of_end = np.empty_like(by_end)
     rank_of_end[by_end] = np.arange(end.size)
+
     surplus = sizes - factor * end
     best = best_sums(rank_of_end, sizes, surplus)
     best_from_start = best + factor * start
     first = int(np.argmax(best_from_start))
 
     # The interval begins with that flow; the sums from there decide where it ends.
-    is_inside = start[by_end] >= start[first]
+    first_start = start[first]
+    is_inside = start[by_end] >= first_start
     inside = by_end[is_inside]
     sums = np.cumsum(sizes[inside])
     slack = steps.most[port] * tolerance
-    room = end[inside] - start[first] + slack
+    room = end[inside] - first_start + slack
     excess = sums - factor * room
     worst = int(np.argmax(excess))
     # A sum of many volumes is itself exact to some last bits only.

@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
 from emu.errors import PlacementError
-from emu.prediction.analysis.what_if import (
-    Change,
-    span,
-)
+from emu.prediction.analysis.what_if import Change, span
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.moves import (
     Neighbour,
@@ -84,15 +81,20 @@ class TaskMove:
 
     def to_json(self) -> TaskMoveKeys:
         """Return the step, its gain, and the placement to paste."""
+        moves = []
+        for move in self.near.moves:
+            keys = {
+                "task": move.process,
+                "from": move.source,
+                "to": move.destination,
+            }
+            moves.append(keys)
         return {
             "what": str(self.near),
             "makespan": self.makespan,
             "gain": self.gain,
             "why": self.why,
-            "moves": [
-                {"task": move.process, "from": move.source, "to": move.destination}
-                for move in self.near.moves
-            ],
+            "moves": moves,
             "placement": write_placement(self.problem),
         }
 
@@ -147,12 +149,14 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
             best = outcome.placement
 
     first_makespan = span(base)
-    sequence = _MoveOrder(base, stated)
+    if best == placement:
+        return TaskMoves(first_makespan, ())
+    order = _MoveOrder(base, stated)
     # Judged once more as this very run, with its deaths: what is better by rounding
     # alone is no advice.
-    if best == placement or not sequence.length(best) < first_makespan * (1 - _WORTH):
-        return TaskMoves(first_makespan, ())
-    return TaskMoves(first_makespan, tuple(sequence.steps(best)))
+    is_worth_it = order.length(best) < first_makespan * (1 - _WORTH)
+    steps = tuple(order.steps(best)) if is_worth_it else ()
+    return TaskMoves(first_makespan, steps)
 
 
 class _MoveOrder:
@@ -169,9 +173,10 @@ class _MoveOrder:
         self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
         #: Placement -> makespan: groups overlap, and lead to the same ones.
         self._known: dict[Placement, float] = {}
-        self._teams = [
-            frozenset((hub, *units)) for hub, units in hub_followers(self._space)
-        ]
+        self._teams: list[Units] = []
+        for hub, followers in hub_followers(self._space):
+            team = frozenset([hub, *followers])
+            self._teams.append(team)
 
     def run(self, placement: Placement) -> Change:
         """Return the run with another placement."""
@@ -185,16 +190,19 @@ class _MoveOrder:
 
     def length(self, placement: Placement) -> float:
         """Return the makespan with a placement, infinite for one that cannot be."""
-        if placement not in self._known:
-            job = self._base.problem.job
-            cluster = self._base.problem.cluster
-            # Some moves of a feasible way break a capacity half way: they cost no
-            # simulation.
-            self._known[placement] = np.inf
-            if not placement.violations(job, cluster):
-                self._left -= 1
-                self._known[placement] = span(self.run(placement))
-        return self._known[placement]
+        if placement in self._known:
+            return self._known[placement]
+
+        problem = self._base.problem
+        makespan = np.inf
+        # Some moves of a feasible way break a capacity half way: they cost no
+        # simulation.
+        if not placement.violations(problem.job, problem.cluster):
+            self._left -= 1
+            run = self.run(placement)
+            makespan = span(run)
+        self._known[placement] = makespan
+        return makespan
 
     def steps(self, best: Placement) -> Iterator[TaskMove]:
         """Yield the steps to ``best``; none is longer than the one before it.
@@ -206,15 +214,18 @@ class _MoveOrder:
         symmetry = find_symmetry(self._space, self._reference)
         target = self._space.machines(best)
         twin = relabel(symmetry, target, self._present)
-        if self.length(self._space.placement(twin)) <= self.length(best):
+        twin_placement = self._space.placement(twin)
+        if self.length(twin_placement) <= self.length(best):
             target = twin
 
         def with_moved(units: Units) -> Placement:
             machines = self._present.copy()
-            machines[list(units)] = target[list(units)]
+            rows = list(units)
+            machines[rows] = target[rows]
             return self._space.placement(machines)
 
-        rest = frozenset(np.flatnonzero(target != self._present).tolist())
+        differs = target != self._present
+        rest = frozenset(np.flatnonzero(differs).tolist())
         # The tolerance is one for all: allowed at each step it would add up.
         enough = self.length(with_moved(rest)) * (1 + _WORTH)
         for group in self._groups(rest):  # what may as well stay, stays
@@ -224,14 +235,16 @@ class _MoveOrder:
                 rest = fewer
 
         moved_units: Units = frozenset()
-        last_placement = with_moved(moved_units)
-        while rest and self.length(with_moved(moved_units)) > enough:
+        placement = with_moved(moved_units)
+        last_placement = placement
+        while rest and self.length(placement) > enough:
             step = self._next(moved_units, rest, with_moved)
             moved_units |= step
             rest -= step
-            if self.length(with_moved(moved_units)) < self.length(last_placement):
-                yield self._step(last_placement, with_moved(moved_units))
-                last_placement = with_moved(moved_units)
+            placement = with_moved(moved_units)
+            if self.length(placement) < self.length(last_placement):
+                yield self._step(last_placement, placement)
+                last_placement = placement
 
     def _next(
         self,
@@ -246,10 +259,11 @@ class _MoveOrder:
         # Of equally good groups the smaller: a reader moves as little as possible.
         least = (np.inf, 0)
         for group in self._groups(left):
-            length = self.length(placed(done | group))
-            if (length, len(group)) < least:
+            placement = placed(done | group)
+            cost = (self.length(placement), len(group))
+            if cost < least:
                 best = group
-                least = (length, len(group))
+                least = cost
         return best
 
     def _groups(self, units: Units) -> list[Units]:
@@ -257,69 +271,87 @@ class _MoveOrder:
         # A worker that moves without its samplers may gain nothing: teams are tried as
         # one.
         groups = [team & units for team in self._teams if team & units]
-        groups += [frozenset([unit]) for unit in sorted(units)]
+        in_order = sorted(units)
+        groups += [frozenset([unit]) for unit in in_order]
         # A swap may pay where neither of its moves does, but pairs are many.
-        pairs = len(units) * (len(units) - 1) // 2
-        if pairs <= self._left // max(len(units), 1):
-            groups += [frozenset(pair) for pair in combinations(sorted(units), 2)]
+        count = len(units)
+        pairs = count * (count - 1) // 2
+        if pairs <= self._left // max(count, 1):
+            groups += map(frozenset, combinations(in_order, 2))
         return list(dict.fromkeys(groups))
 
     def _step(self, old: Placement, new: Placement) -> TaskMove:
-        run_before = self.run(old)
+        problem_before = self.run(old).problem
         run = self.run(new)
         makespan = self.length(new)
         return TaskMove(
-            near=Neighbour.of(run_before.problem, new),
+            near=Neighbour.of(problem_before, new),
             run=run,
             makespan=makespan,
             gain=self.length(old) - makespan,
-            why=self._why(run_before.problem, run.problem),
+            why=self._why(problem_before, run.problem),
         )
 
     def _why(self, old: Problem, new: Problem) -> str:
         """Return which link is relieved most, for what it can carry, and of what."""
-        problem = self._base.problem
         loads = self._loads(old)
         loads_after = self._loads(new)
-        # What every link can carry in the time of the run; capacities may change.
-        steps = problem.links.steps
-        end = np.array([span(self._base)])
-        reliefs = {}
-        for port, kinds in loads.items():
-            relief = sum(kinds.values()) - sum(loads_after[port].values())
-            if relief > 0:
-                # As a share of what the link can carry: a thousand bytes matter on a
-                # slow one only.
-                reliefs[port] = relief / float(steps.carry(port, end)[0])
-        if not reliefs:
+        port = self._relieved_port(loads, loads_after)
+        if port is None:
             return ""
 
-        port = max(reliefs, key=reliefs.__getitem__)
         sizes = loads[port]
         sizes_after = loads_after[port]
         # The kind of flows that shrinks most stands for all that the link is spared.
         kind = max(sizes, key=lambda kind: sizes[kind] - sizes_after[kind])
-        content = f"bytes of {kind[0]} -> {kind[1]}"
+        source, destination = kind
+        content = f"bytes of {source} -> {destination}"
         if self._stated is not None:
             content = self._stated.content_of(kind)
-        link = _name_sender(problem, port)
-        if sizes[kind] and sizes_after[kind] <= _NOTICED * sizes[kind]:
+
+        size = sizes[kind]
+        size_after = sizes_after[kind]
+        link = _name_sender(self._base.problem, port)
+        if size and size_after <= _NOTICED * size:
             return f"{link.name} no longer {link.verb}s the {content}"
-        share = 1.0 - sizes_after[kind] / sizes[kind] if sizes[kind] else 0.0
+        share = 1.0 - size_after / size if size else 0.0
         if share < _NOTICED:
             return ""
         return f"{link.name} {link.verb}s {100 * share:.0f} % less of the {content}"
 
-    def _loads(self, problem: Problem) -> dict[int, dict[tuple[str, str], float]]:
+    def _relieved_port(self, loads: _Loads, loads_after: _Loads) -> int | None:
+        """Return the port that is spared most of what it can carry; None for none."""
+        # What every link can carry in the time of the run; capacities may change.
+        steps = self._base.problem.links.steps
+        end = np.array([span(self._base)])
+        reliefs = {}
+        for port, sizes in loads.items():
+            bytes_after = sum(loads_after[port].values())
+            relief = sum(sizes.values()) - bytes_after
+            if relief > 0:
+                # As a share of what the link can carry: a thousand bytes matter on a
+                # slow one only.
+                capacity = steps.carry(port, end)
+                reliefs[port] = relief / float(capacity[0])
+        return max(reliefs, key=reliefs.__getitem__, default=None)
+
+    def _loads(self, problem: Problem) -> _Loads:
         """Return bytes of the run by link and kinds of task at both ends."""
         job = problem.job
         loads = defaultdict[int, Any](lambda: defaultdict(float))
-        sizes = sum_edge_bytes(job, self._base.realization).tolist()
-        for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
-            kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
-            for port in hops:
+        sizes = sum_edge_bytes(job, self._base.realization)
+        for position, edge in enumerate(job.edges):
+            source = job.tasks[edge.source]
+            destination = job.tasks[edge.destination]
+            kinds = source.kind, destination.kind
+            volume = float(sizes[position])
+            for port in problem.hops[position]:
                 loads[port][kinds] += volume
         return loads
+
+
+#: Port -> (kinds of task at both ends) -> bytes.
+_Loads: TypeAlias = dict[int, dict[tuple[str, str], float]]
 
 
 class _Sender(NamedTuple):
@@ -335,14 +367,15 @@ def _name_sender(problem: Problem, port: int) -> _Sender:
         # With an s behind it the stem is right for a NIC and a link: sends, carries.
         return _Sender(f"link {link.name}", "carrie")
     machine = problem.cluster.machines[link.machine].name
-    return _Sender(f"{machine}'s NIC", "send" if link.direction == "out" else "receive")
+    verb = "send" if link.direction == "out" else "receive"
+    return _Sender(f"{machine}'s NIC", verb)
 
 
 def write_placement(problem: Problem) -> PlacementKeys:
     """Return the section ``placement`` that spells out where ``problem`` stands."""
-    machines = problem.cluster.machines
+    machine_of = problem.machine_of_task
     tasks = {}
     for process, (first_task, *_) in problem.job.units.items():
-        machine = machines[problem.placement.machine_of[first_task]]
-        tasks[process] = machine.name
+        name = problem.job.tasks[first_task].name
+        tasks[process] = machine_of[name]
     return {"policy": "explicit", "tasks": tasks}
