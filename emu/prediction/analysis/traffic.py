@@ -129,7 +129,8 @@ def nic_rates(
         Length of the time that is divided into bins, from 0.
     """
     # Of no time at all bins have some width still: shares divide by it.
-    edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
+    length = max(seconds, 1e-9)
+    edges = np.linspace(0.0, length, bins + 1)
     ends = edges[1:]
     width = edges[1]
     rates = np.repeat(nics[:, :, None], bins, axis=2)
@@ -139,7 +140,7 @@ def nic_rates(
         # The part of each bin that lies behind the change: 0, 1, or of one bin between.
         bins_behind = (ends - time) / width
         part = np.clip(bins_behind, 0.0, 1.0)
-        increase = np.array(new) - present[:, machine]
+        increase = new - present[:, machine]
         rates[:, machine] += increase[:, None] * part
         present[:, machine] = new
     return rates
@@ -169,7 +170,8 @@ def nic_use(
     _, machines, bins = rates.shape
     length = max(seconds, 1e-9) / bins
     passed_bins = packets["time"] / length
-    bin_of_packet = np.clip(passed_bins.astype(np.int64), 0, bins - 1)
+    whole_bins = passed_bins.astype(np.int64)
+    bin_of_packet = np.clip(whole_bins, 0, bins - 1)
 
     volumes = []
     for end in ("source", "destination"):
@@ -232,9 +234,11 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
     packets = packets[order]
     times = packets["time"]
 
-    is_start = np.append(True, np.diff(times) > silence)
+    is_start = np.ones(len(packets), dtype=bool)
+    is_start[1:] = np.diff(times) > silence
     for code in (ends.low, ends.high, ends.sender):
-        is_start[1:] |= np.diff(code[order]) != 0
+        differs = np.diff(code[order]) != 0
+        is_start[1:] |= differs
     start = np.flatnonzero(is_start)
     end = np.append(start[1:], len(packets))
     last = end - 1
@@ -266,12 +270,14 @@ def answer_times(found: NDArray[np.void]) -> Floats:
     begin_of_next = found["first"][later]
     seconds = begin_of_next - found["last"][earlier]
     waits = np.full(len(found), np.nan)
-    waits[earlier[is_answer]] = seconds[is_answer]
+    answered = earlier[is_answer]
+    waits[answered] = seconds[is_answer]
     return waits
 
 
 def meetings(
-    packets: Packets, leaf_of: Callable[[int, int], int]
+    packets: Packets,
+    leaf_of: Callable[[int, int], int],
 ) -> list[tuple[int, int]]:
     """Return the connections that shared a queue of a NIC while both were in use.
 
@@ -298,7 +304,8 @@ def meetings(
     pairs = set()
     by_first = np.argsort(first, kind="stable")
     for number in by_first.tolist():
-        source, destination, port, destination_port = directions[number].tolist()
+        direction = directions[number]
+        source, destination, port, destination_port = direction.tolist()
         leaf = leaf_of(port, destination_port)
         queues = [("out", source, leaf), ("in", destination, leaf)]
         for queue in queues:
@@ -356,5 +363,8 @@ def kinds_between_machines(
         # A run's files may name edges that its problem does not have.
         if edge < len(hops) and hops[edge]:
             sums[kind] += count
-    most_first = sums.most_common()
-    return {kind: count / byte_scale for kind, count in most_first if count}
+    sizes = {}
+    for kind, count in sums.most_common():
+        if count:
+            sizes[kind] = count / byte_scale
+    return sizes

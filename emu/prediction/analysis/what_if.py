@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -35,6 +35,7 @@ NICS = 16
 #: What is tried of each kind: one step that is within reach, and the most that there is
 #: to gain.
 _CAPACITY = ((2.0, "twice as fast"), (ENDLESS, "endless"))
+_LATENCY = ((0.5, "half of all latencies"), (0.0, "no latency"))
 _TIME = ((0.5, "twice as fast"), (0.0, "in no time"))
 _BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))
 
@@ -182,6 +183,7 @@ def rank_pairs(
     are those whose link or task is busy for longest.
     """
     before = span(base)
+    little = _MORE * before
     candidates = []
     for improvement in alone:
         change = improvement.change
@@ -189,7 +191,8 @@ def rank_pairs(
         # Where tasks follow from links, as those of a plan do, an edit has built other
         # ones: their rows are not those of the base.
         has_same_plan = change.problem.job is base.problem.job
-        if is_of_kind and has_same_plan and abs(improvement.gain) < _MORE * before:
+        does_little = abs(improvement.gain) < little
+        if is_of_kind and has_same_plan and does_little:
             candidates.append(improvement)
     # Six make 15 pairs, as many simulations: what is busy longest has most to give.
     candidates.sort(key=lambda improvement: -_seconds(base, improvement.change))
@@ -200,10 +203,15 @@ def rank_pairs(
         gain = before - span(both)
         # What both bring is listed already where it is only the sum of the two.
         gain_of_each = max(first.gain, 0) + max(second.gain, 0)
-        if gain > gain_of_each + _MORE * before:
+        if gain > gain_of_each + little:
             if both.kind != "pair":  # a pair has the edits of both already
                 both = edited(both)
-            pairs.append(Improvement(both, before - gain, gain))
+            improvement = Improvement(
+                change=both,
+                makespan=before - gain,
+                gain=gain,
+            )
+            pairs.append(improvement)
     return pairs
 
 
@@ -214,8 +222,8 @@ def _seconds(base: Change, change: Change) -> float:
     else:
         seconds = _link_seconds(base)
     # The busiest: a change may name all links of a machine, of which one is full.
-    changed_seconds = seconds[[*change.rows]]
-    return float(changed_seconds.max())
+    rows = list(change.rows)
+    return float(seconds[rows].max())
 
 
 def _link_seconds(base: Change) -> Floats:
@@ -269,8 +277,11 @@ def _both(base: Change, first: Change, second: Change) -> Change:
         rows = sorted({*first.rows, *second.rows})
         return _scale(base, first.kind, words, rows, first.factor)
 
-    network = first if first.kind == "network" else second
-    compute = second if first.kind == "network" else first
+    network = first
+    compute = second
+    if first.kind == "compute":
+        network = second
+        compute = first
     edit = None
     if first.edit is not None and second.edit is not None:
         edit = {**first.edit, **second.edit}
@@ -299,7 +310,8 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _bytes(base, chain)
 
     for policy in list_rules(base.policy):  # each once, whatever its names
-        yield replace(base, kind="policy", what=f"rates by {policy}", policy=policy)
+        words = f"rates by {policy}"
+        yield replace(base, kind="policy", what=words, policy=policy)
     yield from _window(base)
     yield from _slots(base, chain)
 
@@ -329,56 +341,82 @@ def span(run: Change) -> float:
 def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     problem = base.problem
     links = problem.links
-    machines = problem.cluster.machines
-    choices: list[tuple[str, set[int]]] = []
+    choices = [
+        *_busiest_nics(base),
+        *_ports_of_chain(problem, chain),
+        *_alike_nics(problem),
+    ]
+    everything = "all NICs and links" if links.shared else "all NICs"
+    choices.append((everything, {*range(len(links))}))
 
-    nics = [[*links.of_machine(number)] for number in range(len(machines))]
+    crossed_ports = set[int]()
+    for hops in problem.hops:
+        crossed_ports.update(hops)
+    for name, ports in choices:
+        # A link that no flow crosses cannot change the makespan: no simulation.
+        if not ports & crossed_ports:
+            continue
+        for factor, word in _CAPACITY:
+            words = f"{name} {word}"
+            yield _scale(base, "network", words, sorted(ports), factor)
+
+
+#: Links by their name in a sentence, and their ports.
+_Choices: TypeAlias = Iterator[tuple[str, set[int]]]
+
+
+def _busiest_nics(base: Change) -> _Choices:
+    links = base.problem.links
+    machines = base.problem.cluster.machines
+    nics = [links.of_machine(number) for number in range(len(machines))]
     busy = _link_seconds(base)
-    # A machine without a NIC has no ports: hence `initial`.
-    longest = [-busy[ports].max(initial=0.0) for ports in nics]
-    busiest = np.argsort(longest, kind="stable")[:NICS].tolist()
+    longest = []
+    for ports in nics:
+        # A machine without a NIC has no ports: hence `initial`.
+        seconds = busy[list(ports)].max(initial=0.0)
+        longest.append(-seconds)
+    busiest = np.argsort(longest, kind="stable")[:NICS]
     # In the order of the cluster, which decides among equal gains.
-    for number in sorted(busiest):
-        name = machines[number].name
-        choices.append((f"NIC of {name}", {*nics[number]}))
-    ports_of_chain = {link.port for link in chain.links} - {-1}
-    for port in sorted(ports_of_chain):
-        word = "port" if links[port].direction else "link"
-        choices.append((f"{word} {links[port].name}", {port}))
+    for number in sorted(busiest.tolist()):
+        yield f"NIC of {machines[number].name}", {*nics[number]}
 
-    # Where one slow NIC alone gains nothing, all of its kind together may.
+
+def _ports_of_chain(problem: Problem, chain: CriticalPath) -> _Choices:
+    ports = {link.port for link in chain.links} - {-1}
+    for port in sorted(ports):
+        link = problem.links[port]
+        word = "port" if link.direction else "link"
+        yield f"{word} {link.name}", {port}
+
+
+def _alike_nics(problem: Problem) -> _Choices:
+    """Yield NICs of one kind: where one slow one gains nothing, all of them may."""
+    machines = problem.cluster.machines
     alike: dict[tuple[float, float], list[int]] = defaultdict(list)
     for number, machine in enumerate(machines):
         alike[machine.bandwidth_in, machine.bandwidth_out].append(number)
     for members in alike.values():
-        if 1 < len(members) < len(machines):
-            names = ", ".join(machines[number].name for number in members)
-            ports = set[int]()
-            for number in members:
-                ports.update(nics[number])
-            choices.append((f"NICs of {names}", ports))
-    everything = "all NICs and links" if links.shared else "all NICs"
-    choices.append((everything, {*range(len(links))}))
-
-    crossed_ports = {port for hops in problem.hops for port in hops}
-    for name, ports in choices:
-        # A link that no flow crosses cannot change the makespan: no simulation.
-        if ports & crossed_ports:
-            for factor, word in _CAPACITY:
-                words = f"{name} {word}"
-                yield _scale(base, "network", words, sorted(ports), factor)
+        if not 1 < len(members) < len(machines):
+            continue
+        names = []
+        ports = set[int]()
+        for number in members:
+            names.append(machines[number].name)
+            ports.update(problem.links.of_machine(number))
+        yield f"NICs of {', '.join(names)}", ports
 
 
 def _latency(base: Change) -> Iterator[Change]:
-    if not base.problem.latencies.any():
+    problem = base.problem
+    if not problem.latencies.any():
         return
-    for factor, words in ((0.5, "half of all latencies"), (0.0, "no latency")):
-        cluster = base.problem.cluster.with_latencies(factor)
+    for factor, words in _LATENCY:
+        cluster = problem.cluster.with_latencies(factor)
         yield replace(
             base,
             kind="latency",
             what=words,
-            problem=replace(base.problem, cluster=cluster),
+            problem=replace(problem, cluster=cluster),
             factor=factor,
         )
 
@@ -399,15 +437,18 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
         if row < 0:  # a flow, or a gap
             continue
         task = tasks[row]
-        if len(rows_of_kind[task.kind]) > 1:
+        rows_alike = rows_of_kind[task.kind]
+        if len(rows_alike) > 1:
             single.append((task.name, [row]))
     choices += single[:CHAIN_TASKS]
 
     for name, rows in choices:
         times = base.realization.times[rows]
-        if times.any():
-            for factor, word in _TIME:
-                yield _scale(base, "compute", f"{name} {word}", rows, factor)
+        if not times.any():
+            continue
+        for factor, word in _TIME:
+            words = f"{name} {word}"
+            yield _scale(base, "compute", words, rows, factor)
 
 
 def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -420,9 +461,9 @@ def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
     # Only kinds on the chain: a job may have many, and each costs two simulations.
     kinds = {kind_of_edge[link.edge] for link in chain.links if link.port >= 0}
     for kind in sorted(kinds):
-        rows = rows_of_kind[kind]
         for factor, word in _BYTES:
-            yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
+            words = f"{kind}: {word}"
+            yield _scale(base, "bytes", words, rows_of_kind[kind], factor)
 
 
 def edge_kind(job: Job, edge: Edge) -> str:
@@ -437,10 +478,17 @@ def _window(base: Change) -> Iterator[Change]:
     job = problem.job
     if window_of(job) is None:
         return
-    edges = list(job.edges)
-    for position, edge in enumerate(edges):
-        if edge.credit:
-            edges[position] = replace(edge, lag=2 * edge.lag)
+    edges = []
+    rows_left = []
+    edges_left = []
+    for row, edge in enumerate(job.edges):
+        wider_edge = replace(edge, lag=2 * edge.lag) if edge.credit else edge
+        edges.append(wider_edge)
+        # Credits without lag order two tasks within an iteration: no window, so they
+        # stay.
+        if not (edge.credit and edge.lag):
+            rows_left.append(row)
+            edges_left.append(edge)
     doubled = replace(job, edges=tuple(edges))
     yield replace(
         base,
@@ -450,16 +498,9 @@ def _window(base: Change) -> Iterator[Change]:
         problem=replace(problem, job=doubled),
     )
 
-    # Credits without lag order two tasks within an iteration: no window, so they stay.
-    rows = []
-    edges_left = []
-    for row, edge in enumerate(job.edges):
-        if not (edge.credit and edge.lag):
-            rows.append(row)
-            edges_left.append(edge)
     free = replace(job, edges=tuple(edges_left))
     run = base.realization
-    volumes = run.volumes[rows]
+    volumes = run.volumes[rows_left]
     yield replace(
         base,
         kind="window",
