@@ -115,11 +115,11 @@ def read_frames(job: Job, path: Path) -> Arrays:
     ``turns`` of the coordinator; ``board`` as senders found it. Runs of an earlier emu
     have no rows of connections and boards and no turns, and NaN for ``began``.
     """
-    tasks = (len(job.tasks), job.iterations)
-    flows = (len(job.edges), job.iterations)
+    of_tasks = (len(job.tasks), job.iterations)
+    of_edges = (len(job.edges), job.iterations)
     # What runs of an earlier emu lack.
     arrays: Arrays = {
-        "began": np.full(tasks, np.nan),
+        "began": np.full(of_tasks, np.nan),
         "turns": np.empty((0, 4)),
     }
     for name in ("connections", "waits", "board"):
@@ -129,7 +129,8 @@ def read_frames(job: Job, path: Path) -> Arrays:
     known = array_names(path)
     names = [name for name in arrays if name in known]
     names += ["sent", "received", "notified"]
-    arrays |= _read(path, names, notified=flows, began=tasks)
+    arrays |= _read(path, names, notified=of_edges, began=of_tasks)
+
     turns = arrays["turns"]
     are_turns = turns.shape[1:] == (4,)
     _require(are_turns, "holds no turns of the coordinator", path)
@@ -168,9 +169,9 @@ def read_reports(problem: Problem, path: Path) -> Arrays:
     _require(fits, "holds no iterations that were read", path)
     if tuners:
         quotas = arrays["quotas"]
-        fits = quotas.dtype == np.int64
-        fits = fits and quotas.shape[1:] == (tuners,)
-        fits = fits and bool((quotas >= 0).all())  # what is no number compares to none
+        are_whole = quotas.dtype == np.int64
+        are_of_tuners = quotas.shape[1:] == (tuners,)
+        fits = are_whole and are_of_tuners and not (quotas < 0).any()
         _require(fits, f"holds no quotas of {tuners} tuners", path)
     return arrays
 
@@ -203,15 +204,13 @@ def read_rates(job: Job, path: Path) -> RateHistory:
 
 def write_traffic(run: Path, traffic: Traffic) -> None:
     """Write traffic.npz: the fields of `Traffic`, and the ``messages`` in it."""
-    names_of_machines = np.array(traffic.machines, dtype=np.str_)
-    names_of_programs = np.array(traffic.programs, dtype=np.str_)
     RunDirectory(run).write_arrays(
         FILE,
         packets=traffic.packets,
         messages=messages(traffic.packets),
-        machines=names_of_machines,
+        machines=np.array(traffic.machines, dtype=np.str_),
         nics=traffic.nics,
-        programs=names_of_programs,
+        programs=np.array(traffic.programs, dtype=np.str_),
         owners=traffic.owners,
         calls=traffic.calls,
     )
@@ -266,9 +265,9 @@ def read_lines(run: Path) -> Arrays:
     time = arrays["time"]
     fits = program.shape == time.shape and time.ndim == 1
     _require(fits, "is damaged: holds no times of lines", path)
-    is_number = program.dtype.kind == "u"
-    is_time = time.dtype.kind == "f" and bool((time >= 0).all())
-    _require(is_number and is_time, "is damaged: a line has no time", path)
+    are_numbers = program.dtype.kind == "u" and time.dtype.kind == "f"
+    has_times = are_numbers and bool((time >= 0).all())
+    _require(has_times, "is damaged: a line has no time", path)
     return arrays
 
 
@@ -307,6 +306,7 @@ def _check(traffic: Traffic) -> None:
     nics = traffic.nics
     packets = traffic.packets
     owners = traffic.owners
+    calls = traffic.calls
     machines = len(traffic.machines)
 
     distinct_names = set(traffic.machines)
@@ -316,7 +316,6 @@ def _check(traffic: Traffic) -> None:
     has_rate = (nics > 0) & (nics < MOST)
     if not has_rate.all():
         raise ValueError("a NIC has no rate")
-    calls = traffic.calls
     if {packets.ndim, owners.ndim, calls.ndim} != {1}:
         raise ValueError("its packets are no rows")
     for times in (packets["time"], calls["begin"], calls["end"]):
@@ -343,22 +342,24 @@ def _check(traffic: Traffic) -> None:
 
 def write_weights(run: Path, parts: Mapping[str, Array]) -> None:
     """Write weights.npz: ``parameters``, and name, shape and offset of each part."""
+    names = list(parts)
     arrays = list(parts.values())
     most = max(array.ndim for array in arrays)
     extents = np.full((len(arrays), most), _NONE, np.int64)
+    flat_arrays = []
+    sizes = []
     for row, array in zip(extents, arrays, strict=True):
         row[: array.ndim] = array.shape
+        flat_arrays.append(array.ravel())
+        sizes.append(array.size)
 
-    *sizes, _ = (array.size for array in arrays)  # the last one is followed by none
-    flat_arrays = [array.ravel() for array in arrays]
-    names = np.array(list(parts), dtype=np.str_)
-    offsets = np.cumsum([0, *sizes], dtype=np.int64)
+    ends = np.cumsum(sizes, dtype=np.int64)
     RunDirectory(run).write_arrays(
         NAME,
         parameters=np.concatenate(flat_arrays),
-        names=names,
+        names=np.array(names, dtype=np.str_),
         shapes=extents,
-        offsets=offsets,
+        offsets=ends - sizes,
     )
 
 
@@ -385,10 +386,10 @@ def read_weights(run: Path) -> Arrays:
 
     parts = {}
     start = 0
-    rows = zip(names.tolist(), shapes.tolist(), offsets.tolist(), strict=True)
-    for name, extents, offset in rows:
-        shape = tuple(extent for extent in extents if extent != _NONE)
+    for row, name in enumerate(names.tolist()):
+        shape = [extent for extent in shapes[row].tolist() if extent != _NONE]
         end = start + prod(shape)
+        offset = int(offsets[row])
         is_within = min(shape, default=0) >= 0 and end <= len(flat)
         if offset != start or not is_within:
             problem = f"is damaged: {name!r:.60} is not within its parameters"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -109,12 +109,14 @@ def shape_of(kind: Any, number: Any = _Amount) -> Any:
     """
     keys: Content = {}
     hints = get_type_hints(kind)
-    defaults = {item.name: item.default_factory for item in fields(kind)}
-    for name in _fields_of(kind):
-        make = defaults[name]
+    left_out = _LEFT_OUT.get(kind, set())
+    for item in fields(kind):
+        if item.name in left_out:
+            continue
+        make = item.default_factory
         default = ... if make is MISSING else make()
-        kind_in_file = _in_file(hints[name], number)
-        keys[name] = (kind_in_file, default)
+        kind_in_file = _in_file(hints[item.name], number)
+        keys[item.name] = (kind_in_file, default)
     return create_model(kind.__name__, **keys)
 
 
@@ -167,8 +169,9 @@ PAIR = Annotated[list[NUMBER], Field(min_length=2, max_length=2)]
 def manifest_shape() -> Any:
     """Return the type of manifest.json."""
     hints = get_type_hints(EmulationSettings)
-    names = EmulationSettings().to_json()
-    emulation = {name: _in_file(hints[name]) | None for name in names}
+    emulation = {}
+    for name in EmulationSettings().to_json():
+        emulation[name] = _in_file(hints[name]) | None
     emulation["time_scale"] = _Scale
     emulation["byte_scale"] = _Scale
     emulation["burst"] = PAIR
@@ -210,7 +213,8 @@ def result_shape() -> Any:
     began: Any = (_Amount, 0.0)  # which older runs do not state
     death = create_model("Death", __base__=shape_of(Killed), began=began)
     may_lack = {"predicted_attempts": list_of(death)}
-    recovery = shape("Recovery", may_lack, attempts=list_of(_attempt_shape()))
+    attempts = list_of(_attempt_shape())
+    recovery = shape("Recovery", may_lack, attempts=attempts)
     keys = {
         "policy": str | None,
         "predicted_makespan": _Amount,
@@ -246,14 +250,19 @@ def problem_to_json(problem: Problem) -> Content:
     content: Content = {"version": VERSION, "iterations": job.iterations}
     for key, kind in _ROWS.items():
         names = _fields_of(kind)
-        rows = []
-        for item in parts[key]:
-            row = {name: _plain(getattr(item, name)) for name in names}
-            rows.append(row)
+        rows = [_row_of(item, names) for item in parts[key]]
         if rows or key not in _OPTIONAL:
             content[key] = rows
     content["placement"] = list(problem.placement.machine_of)
     return content
+
+
+def _row_of(item: Any, names: Iterable[str]) -> Content:
+    row = {}
+    for name in names:
+        value = getattr(item, name)
+        row[name] = _plain(value)
+    return row
 
 
 def _plain(value: Any) -> Any:
@@ -303,10 +312,10 @@ def _read(rows: list[Content], kind: type) -> tuple[Any, ...]:
     names = _fields_of(kind)
     items = []
     for row in rows:
-        values = {name: row[name] for name in names}
-        for name, value in values.items():
-            if isinstance(value, list):
-                values[name] = tuple(value)
+        values = {}
+        for name in names:
+            value = row[name]
+            values[name] = tuple(value) if isinstance(value, list) else value
         items.append(kind(**values))
     return tuple(items)
 
@@ -319,21 +328,26 @@ def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
     job = problem.job
     try:
         schedule = schedule_of(problem, data)
-        reads = np.full((len(job.edges), job.iterations), -1)
-        rows = data.get("reads", {})
-        is_any = False
-        for number, edge in enumerate(job.edges):
-            # -1 stays where nothing was read.
-            if edge.latest:
-                count = job.rounds[edge.destination]
-                name = job.edge_names[number]
-                reads[number, :count] = rows[name]
-                is_any = True
+        reads = _reads(job, data.get("reads", {}))
         quotas = _quotas(problem, data.get("quotas", {}))
-        return replace(schedule, reads=reads if is_any else None, quotas=quotas)
+        return replace(schedule, reads=reads, quotas=quotas)
     except (LookupError, TypeError, ValueError) as error:
         text = f"not a schedule of this problem: {error}"
         raise DataError(text, path=path) from error
+
+
+def _reads(job: Job, rows: Content) -> NDArray[np.int64] | None:
+    """Return `Schedule.reads` of the rows of ``reads``."""
+    # -1 stays where nothing was read.
+    reads = np.full((len(job.edges), job.iterations), -1)
+    reads_latest = False
+    for number, edge in enumerate(job.edges):
+        if edge.latest:
+            count = job.rounds[edge.destination]
+            name = job.edge_names[number]
+            reads[number, :count] = rows[name]
+            reads_latest = True
+    return reads if reads_latest else None
 
 
 def schedule_of(problem: Problem, data: Content) -> Schedule:
@@ -357,16 +371,21 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
 
     of_tasks = (len(job.tasks), job.iterations)
     of_edges = (len(job.edges), job.iterations)
-    start, end = _fill(of_tasks, data["tasks"], task_of, keys=("start", "end"))
-    flows = data["flows"]
+    start, end = _fill(
+        of_tasks,
+        rows=data["tasks"],
+        position=task_of,
+        keys=("start", "end"),
+    )
     ready, began, over, size = _fill(
         of_edges,
-        rows=flows,
+        rows=data["flows"],
         position=remote_edge,
         keys=_FLOW_KEYS,
     )
-    for task, rounds in enumerate(job.rounds):
-        _hold_all(f"task {job.tasks[task].name}", end[task, :rounds], rounds)
+    for number, task in enumerate(job.tasks):
+        rounds = job.rounds[number]
+        _hold_all(f"task {task.name}", end[number, :rounds], rounds)
     for number, edge in enumerate(job.edges):
         count = job.flow_counts[number]
         if problem.hops[number]:
@@ -421,6 +440,7 @@ def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] |
     paths = [rows[name] for name in problem.cluster.tuned_names]
     if not paths:
         return None
+
     longest = max(map(len, paths))
     quotas = np.zeros((longest, len(paths)), np.int64)
     for column, path in enumerate(paths):
@@ -428,7 +448,8 @@ def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] |
             # ``isinstance`` would take True for 1.
             if type(quota) is not int or quota < 1:
                 raise ValueError(f"a quota is no number of slots: {path}")
-        quotas[: len(path), column] = path
+        count = len(path)
+        quotas[:count, column] = path
     return quotas
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -123,12 +124,14 @@ class RecordedRun:
         rows = []
         for key in ("makespan", "predicted_makespan", "bound", *_RATIOS):
             figure = self.result.get(key)
-            if isinstance(figure, int | float):
+            if not isinstance(figure, int | float):
+                continue
+            if key in _RATIOS:
+                text = format_ratio(figure)
+            else:
                 text = format_duration(figure, 6)
-                if key in _RATIOS:
-                    text = format_ratio(figure)
-                label = key.replace("_", " ")
-                rows.append((label, text))
+            label = key.replace("_", " ")
+            rows.append((label, text))
         return html_table(repr(self), (), rows)
 
     @property
@@ -231,7 +234,7 @@ class RecordedRun:
         start, end (seconds).
         """
         columns = ["run", "task", "kind", "machine", "iteration", "start", "end"]
-        return self._stack(lambda schedule: schedule.tasks, columns)
+        return self._stack(attrgetter("tasks"), columns)
 
     @property
     def flows(self) -> pd.DataFrame:
@@ -247,19 +250,21 @@ class RecordedRun:
         return self._stack(_flows, columns)
 
     def _stack(
-        self, rows: Callable[[Schedule], pd.DataFrame], columns: list[str]
+        self,
+        rows: Callable[[Schedule], pd.DataFrame],
+        columns: list[str],
     ) -> pd.DataFrame:
         frames = []
-        if self.emulated is not None:
-            emulated_rows = rows(self.emulated)
-            frames.append(emulated_rows.assign(run="emulated"))
-        if self.simulated is not None:
-            simulated_rows = rows(self.simulated)
-            frames.append(simulated_rows.assign(run="simulated"))
+        for run in ("emulated", "simulated"):
+            schedule = getattr(self, run)
+            if schedule is not None:
+                frame = rows(schedule)
+                frames.append(frame.assign(run=run))
         pandas = _import_pandas()
         if not frames:
             return pandas.DataFrame(columns=columns)
-        return pandas.concat(frames, ignore_index=True)[columns]
+        stacked = pandas.concat(frames, ignore_index=True)
+        return stacked[columns]
 
     @property
     def ports(self) -> pd.DataFrame:
@@ -271,24 +276,24 @@ class RecordedRun:
         """
         pandas = _import_pandas()
         schedule = self.best
-        problem = self.best.problem
-        allocation = sum_rates(schedule)
-        machines = [machine.name for machine in problem.cluster.machines]
+        links = schedule.problem.links
+        machines = schedule.problem.cluster.machines
         source = "assigned"
-        port_rates = allocation
+        port_rates = sum_rates(schedule)
         if port_rates is None:
             source = "mean"
             port_rates = mean_rates(schedule)
 
         frames = []
-        pairs = zip(problem.links, port_rates, strict=True)
-        for port, (link, (times, rates)) in enumerate(pairs):
+        for port, link in enumerate(links):
+            times, rates = port_rates[port]
+            machine = machines[link.machine].name if link.direction else ""
             frame = pandas.DataFrame(
                 {
                     "port": link.name,
-                    "machine": machines[link.machine] if link.direction else "",
+                    "machine": machine,
                     "direction": link.direction,
-                    "capacity": problem.links.steps.at(port, times),
+                    "capacity": links.steps.at(port, times),
                     "time": times,
                     "rate": rates,
                     "source": source,
@@ -333,10 +338,12 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
     problem = schedule.problem
     job = problem.job
     edges, iterations = schedule.flows().T
+    flows = edges, iterations
     machine_of = np.array(problem.placement.machine_of)
     machines = np.array([machine.name for machine in problem.cluster.machines])
     names = np.array([task.name for task in job.tasks])
     kinds = np.array([task.kind for task in job.tasks])
+    edge_names = np.array(job.edge_names)
     sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
     readers = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     source = sources[edges]
@@ -344,7 +351,7 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
 
     return _import_pandas().DataFrame(
         {
-            "edge": np.array(job.edge_names)[edges],
+            "edge": edge_names[edges],
             "source": names[source],
             "destination": names[reader],
             "from_kind": kinds[source],
@@ -352,10 +359,10 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
             "from_machine": machines[machine_of[source]],
             "to_machine": machines[machine_of[reader]],
             "iteration": iterations,
-            "bytes": schedule.flow_bytes[edges, iterations],
-            "ready": schedule.flow_ready[edges, iterations],
-            "start": schedule.flow_start[edges, iterations],
-            "end": schedule.flow_end[edges, iterations],
+            "bytes": schedule.flow_bytes[flows],
+            "ready": schedule.flow_ready[flows],
+            "start": schedule.flow_start[flows],
+            "end": schedule.flow_end[flows],
         }
     )
 

@@ -36,7 +36,9 @@ def relative_error(found: float, expected: float) -> float:
 
 
 def task_rows(
-    problem: Problem, times: NDArray[np.float64], late: NDArray[np.float64]
+    problem: Problem,
+    times: NDArray[np.float64],
+    late: NDArray[np.float64],
 ) -> dict[str, dict[str, float]]:
     """Return per kind of task: how many, mean and greatest time, greatest lateness.
 
@@ -56,7 +58,8 @@ def task_rows(
     last = first + job.rounds - idle
     cycle = np.arange(job.iterations)
     has_begun = first[:, None] <= cycle
-    has_batch = has_begun & (cycle < last[:, None])
+    has_ended = last[:, None] <= cycle
+    has_batch = has_begun & ~has_ended
 
     table = {}
     kinds = np.array([task.kind for task in job.tasks])
@@ -89,17 +92,19 @@ def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Res
     groups = defaultdict(list)
     for number, iteration in schedule.flows().tolist():
         # Iterations without a checkpoint, say, send nothing on that edge.
-        if schedule.flow_bytes[number, iteration] != 0:
-            edge = job.edges[number]
-            sender = job.tasks[edge.source]
-            reader = job.tasks[edge.destination]
-            kinds = (sender.kind, reader.kind)
-            groups[kinds].append((number, iteration))
+        if schedule.flow_bytes[number, iteration] == 0:
+            continue
+        edge = job.edges[number]
+        sender = job.tasks[edge.source]
+        reader = job.tasks[edge.destination]
+        kinds = (sender.kind, reader.kind)
+        groups[kinds].append((number, iteration))
 
     rows = []
     for (source, destination), flows in groups.items():
         places = tuple(np.array(flows).T)
-        waits = schedule.flow_start[places] - schedule.flow_ready[places]
+        starts = schedule.flow_start[places]
+        waits = starts - schedule.flow_ready[places]
         size = schedule.flow_bytes[places].sum()
         row = {
             "from": source,
@@ -194,7 +199,10 @@ def training_curve(
 
 
 def result_of(
-    scenario: Scenario, schedule: Schedule, *, emulated: bool = False
+    scenario: Scenario,
+    schedule: Schedule,
+    *,
+    emulated: bool = False,
 ) -> Result:
     """Return the content of a result file of ``schedule``."""
     return {
@@ -219,11 +227,12 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         # Epochs would need the data set; the result itself has its iterations.
         by_data = scenario.job.shaped_by_data
         job = scenario.to_job(train_vertices=1, opened=by_data)
-        iterations = [row["iteration"] for row in content["tasks"]]
-        job = replace(job, iterations=1 + max(iterations))
+        last_iteration = max(row["iteration"] for row in content["tasks"])
+        job = replace(job, iterations=1 + last_iteration)
         places = content["placement"]
-        machines = tuple(cluster.index(places[task.name]) for task in job.tasks)
-        placed = Problem(cluster, job, Placement(machines))
+        machines = [cluster.index(places[task.name]) for task in job.tasks]
+        placement = Placement(tuple(machines))
+        placed = Problem(cluster, job, placement)
         problem_of_run = following_placement(scenario, placed)
         return scenario, schedule_of(problem_of_run, content)
     except ValidationError as error:

@@ -48,7 +48,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     """
     count = 0
     violations = []
-    frame = training_frame(run / "training.csv")
+    training = run / "training.csv"
+    frame = training_frame(training)
     for prefix, settings in list_training(job):
         is_loss = frame.figure == "loss"
         is_of_job = frame.task.str.startswith(prefix)
@@ -56,7 +57,7 @@ def training_audit(run: Path, job: Job) -> Findings:
         # Every worker reports the loss of its share; alone the mean of them is kept.
         losses = rows.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
-            raise DataError("holds no losses", path=run / "training.csv")
+            raise DataError("holds no losses", path=training)
         system = system_of(settings)
         misses = 0
         if system is not None:
@@ -71,7 +72,12 @@ def training_audit(run: Path, job: Job) -> Findings:
         for name, part in read_weights(run).items():
             if name.startswith(prefix):
                 weights = np.append(weights, part)
-        wrong = _first_wrong(losses, weights=weights, settings=settings, missed=misses)
+        wrong = _first_wrong(
+            losses,
+            weights=weights,
+            settings=settings,
+            missed=misses,
+        )
         # One more for the weights, which are compared as one number.
         count += len(losses) + 1
         if wrong is not None:
@@ -127,6 +133,7 @@ def _first_wrong(
             if _diverges(numbers) != _diverges(alone):
                 return 1.0, name, words
         return None
+
     # Losses one by one, then the weights as one number, by their norm.
     size = np.linalg.norm(weights_alone)
     loss_errors = np.abs(losses - losses_alone)
@@ -140,8 +147,8 @@ def _first_wrong(
     if not is_close.all() and precision == "float32":
         exact_settings = {**settings, "precision": "float64"}
         exact = _alone(exact_settings, batches, missed)
-        drifts = _drifts((weights_alone, curve), exact, rows)
-        limit += _ROUNDING * drifts
+        rounded = (weights_alone, curve)
+        limit += _ROUNDING * _drifts(rounded, exact, rows)
     wrong = ~(off <= limit)  # NaN is wrong
     if not wrong.any():
         return None
@@ -155,9 +162,11 @@ def _first_wrong(
     return off[first], f"loss[{rows[first]}]", words
 
 
-def _drifts(
-    rounded: tuple[Floats, Floats], exact: tuple[Floats, Floats], rows: Any
-) -> Floats:
+#: Parameters and losses.
+_Trained: TypeAlias = tuple[Floats, Floats]
+
+
+def _drifts(rounded: _Trained, exact: _Trained, rows: Any) -> Floats:
     """Return how far rounding has carried losses by then, and in the end the weights.
 
     Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
@@ -174,9 +183,7 @@ def _diverges(numbers: Floats) -> bool:
     return not np.isfinite(numbers).all()
 
 
-def _alone(
-    settings: Mapping[str, Any], batches: int, missed: int
-) -> tuple[Floats, Floats]:
+def _alone(settings: Mapping[str, Any], batches: int, missed: int) -> _Trained:
     """Return the parameters and the losses of one process."""
     train = trainer_of(settings)
     parameters, losses = train(settings, batches, missed)
@@ -184,7 +191,8 @@ def _alone(
 
 
 def progress_of(
-    runs: Sequence[RecordedRun], watch: Callable[[int, int], None] = lambda *_: None
+    runs: Sequence[RecordedRun],
+    watch: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Progress]:
     """Return the training of every run, and leave it in each run directory.
 
@@ -204,7 +212,8 @@ def progress_of(
         schedule = partial(getattr, run, "best")
         progress = progress_along(scenario, schedule, watch, until)
         curves.append(progress)
-        if not (run.path / FILE).exists():
+        file = run.path / FILE
+        if not file.exists():
             _write_progress(run.path, progress)
     return curves
 

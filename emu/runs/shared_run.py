@@ -15,6 +15,7 @@ from emu.errors import DataError
 from emu.host.files import whole_file
 from emu.host.input_file import one_error, open_input, parse_json, read_json
 from emu.names import printable
+from emu.problem import Problem
 from emu.runs import signature
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RECORDS, RunDirectory
@@ -40,18 +41,7 @@ def share_run(run: Path, out: Path, key: Path | None = None) -> None:
         raise DataError(f"is of a virtual run: {advice}", path=run)
     problem = load_run(run).problem
     contents = _read_records(run)
-    processes = read_json(run / "processes.json")
-    rows = processes["hosts"]
-    hosts = set()
-    for row in rows:
-        hosts |= {str(row.get("host")), str(row.get("name"))}
-    # None of a row without a name; neither says where the run was.
-    hosts -= {"None", "localhost"}
-    # Machines of the scenario are its own words, by which an audit finds them.
-    hosts -= {machine.name for machine in problem.cluster.machines}
-    numbers = {}
-    for number, host in enumerate(sorted(hosts), 1):
-        numbers[host] = f"host-{number}"
+    numbers = _number_hosts(run, problem)
     for name, content in contents.items():
         if name.endswith(_TEXT):
             text = _hide(content.decode(), numbers)
@@ -76,7 +66,26 @@ def share_run(run: Path, out: Path, key: Path | None = None) -> None:
         for name, content in contents.items():
             # Without a date: it would say when the run was shared,
             # and tell two files of one run apart.
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+            member = zipfile.ZipInfo(name)
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED)
+
+
+def _number_hosts(run: Path, problem: Problem) -> dict[str, str]:
+    """Return a name without a meaning for every host of a run."""
+    processes = read_json(run / "processes.json")
+    hosts = set()
+    for row in processes["hosts"]:
+        for key in ("host", "name"):
+            hosts.add(str(row.get(key)))
+    # None of a row without a name; neither says where the run was.
+    hosts -= {"None", "localhost"}
+    # Machines of the scenario are its own words, by which an audit finds them.
+    hosts -= {machine.name for machine in problem.cluster.machines}
+
+    numbers = {}
+    for number, host in enumerate(sorted(hosts), 1):
+        numbers[host] = f"host-{number}"
+    return numbers
 
 
 def _read_records(run: Path) -> dict[str, bytes]:
@@ -85,19 +94,21 @@ def _read_records(run: Path) -> dict[str, bytes]:
     room = MOST
     for name in _NAMES:
         path = run / name
-        if path.exists():
-            with open_input(path, room) as file:
-                content = file.read()
-            contents[name] = content
-            # One bound for all together, as `unpack_shared`
-            # has it: what is shared can be opened.
-            room -= len(content)
+        if not path.exists():
+            continue
+        with open_input(path, room) as file:
+            content = file.read()
+        contents[name] = content
+        # One bound for all together, as `unpack_shared`
+        # has it: what is shared can be opened.
+        room -= len(content)
     if "result.json" not in contents or "processes.json" not in contents:
         raise DataError("holds no emulated run that has ended", path=run)
 
     result = parse_json(contents["result.json"].decode())
+    digests = RunDirectory(run).digests()
     # Digests are made anew for the shared texts, and would cover up an earlier edit.
-    if result.get("records") != RunDirectory(run).digests():
+    if result.get("records") != digests:
         raise DataError("is not what the run has written: it was edited", path=run)
     return contents
 
@@ -121,9 +132,10 @@ def unpack_shared(path: Path) -> Iterator[Path]:
     if path.suffix != ".zip":
         yield path
         return
-    with TemporaryDirectory(prefix="emu-shared-") as folder:
-        _unpack(path, Path(folder))
-        yield Path(folder)
+    with TemporaryDirectory(prefix="emu-shared-") as name:
+        folder = Path(name)
+        _unpack(path, folder)
+        yield folder
 
 
 def _unpack(path: Path, folder: Path) -> None:

@@ -85,7 +85,8 @@ class SweepRecord:
             )
             raise DataError(problem, path=self.path)
 
-        check_shape(row, shape=_row_shape(), path=self.path, at=f"line {number}: ")
+        place = f"line {number}: "
+        check_shape(row, shape=_row_shape(), path=self.path, at=place)
         content: Content = row
         return content
 
@@ -143,7 +144,9 @@ class SweepRecord:
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({**row["values"], **row["figures"]})
+            cells = {**row["values"], **row["figures"]}
+            writer.writerow(cells)
         lines = text.getvalue().splitlines()
-        RunDirectory(self.directory).write_lines("points.csv", lines)
+        directory = RunDirectory(self.directory)
+        directory.write_lines("points.csv", lines)
         return self.directory / "points.csv"

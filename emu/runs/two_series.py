@@ -50,13 +50,14 @@ class Likeness:
         """Return whether lengths differ by more than ``threshold``, beyond chance."""
         if not self.differences(threshold):
             return Agreement.AGREES
-        if self._drifts(threshold):
-            return Agreement.DIFFERS
-        if self.apart is None or self.chance is None:
-            return Agreement.DIFFERS
-        if self.apart > self.chance:
+        if self._drifts(threshold) or self._is_beyond_chance():
             return Agreement.DIFFERS
         return Agreement.UNDECIDED
+
+    def _is_beyond_chance(self) -> bool:
+        if self.apart is None or self.chance is None:
+            return True
+        return self.apart > self.chance
 
     def differences(self, threshold: float) -> list[str]:
         """Return what differs by more than ``threshold``, in words; empty: nothing."""
@@ -129,30 +130,38 @@ def distances(values: Floats, others: Floats) -> tuple[float, float]:
     (Wasserstein's distance: the mean over all ranks), and the largest height between
     them (the statistic of Kolmogorov and Smirnov).
     """
-    steps = np.sort(np.concatenate([values, others]))
-    sorted_values = np.sort(values)
-    sorted_others = np.sort(others)
-    counts = np.searchsorted(sorted_values, steps, side="right")
-    other_counts = np.searchsorted(sorted_others, steps, side="right")
-    share = counts / values.size
-    other_share = other_counts / others.size
+    steps = np.sort(np.append(values, others))
+    share = _shares_up_to(steps, values)
+    other_share = _shares_up_to(steps, others)
     heights = np.abs(share - other_share)
+    widths = np.diff(steps)
     # Behind the last value both functions are 1.
-    area = float(heights[:-1] @ np.diff(steps))
-    return area, float(heights.max())
+    area = heights[:-1] @ widths
+    return float(area), float(heights.max())
+
+
+def _shares_up_to(steps: Floats, values: Floats) -> Floats:
+    """Return the share of the values that are no larger than each step."""
+    in_order = np.sort(values)
+    counts = np.searchsorted(in_order, steps, side="right")
+    return counts / values.size
 
 
 def _distance_by_chance(values: Floats, others: Floats) -> float:
     """Return the area of `distances` that 5 % of the divisions of all values exceed."""
     rng = np.random.default_rng(0)
-    steps = np.sort(np.concatenate([values, others]))
+    steps = np.sort(np.append(values, others))
     widths = np.diff(steps)
     is_other = np.arange(steps.size) < others.size
+    counts = np.arange(1, steps.size)
+
     areas = []
     for _ in range(_DRAWS):
-        drawn = np.cumsum(rng.permutation(is_other))[:-1]
-        rest = np.arange(1, steps.size) - drawn
-        heights = np.abs(drawn / others.size - rest / values.size)
+        division = rng.permutation(is_other)
+        other_counts = np.cumsum(division)[:-1]
+        other_share = other_counts / others.size
+        share = (counts - other_counts) / values.size
+        heights = np.abs(other_share - share)
         area = float(heights @ widths)
         areas.append(area)
     return float(np.percentile(areas, 95))
@@ -169,7 +178,8 @@ def drift_of(measured: Floats, found: Floats) -> Interval | None:
     if count < 3:
         return None
     differences = found[:count] - measured[:count]
-    centred = np.arange(count) - (count - 1) / 2
+    last = count - 1
+    centred = np.arange(count) - last / 2
     squares = float(centred @ centred)
     slope = float(centred @ differences) / squares
     remainder = differences - differences.mean() - slope * centred
@@ -177,6 +187,6 @@ def drift_of(measured: Floats, found: Floats) -> Interval | None:
     variance = float(remainder @ remainder) / freedom
     error = math.sqrt(variance / squares)
 
-    length = (count - 1) / float(measured.mean())
+    length = last / float(measured.mean())
     half = student_quantile(freedom) * error * length
-    return Interval(slope * length, half, count)
+    return Interval(mean=slope * length, half=half, count=count)

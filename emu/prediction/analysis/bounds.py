@@ -179,6 +179,7 @@ def _port_limits(
         seconds = volumes[edges] / problem.capacities[port]
         head, size, tail = flows.of(edges, seconds)
         least = _one_by_one(head, size, tail)
+
         # Beside `widest` a port with events has its true capacity over time: where that
         # keeps it down, this bound is the tighter one.
         times, _ = steps.of(port)
@@ -188,6 +189,7 @@ def _port_limits(
             volume = float(sizes.sum())
             end = steps.when(port, volume) + float(tail.min())
             least = max(least, end)
+
         limit = _Limit(least, problem.links[port].name)
         yield limit, float(size.sum())
 
@@ -234,6 +236,7 @@ def _slot_limits(
         # held.
         is_in_pairs = len(pairs) == len(pool.takers) == len(pool.freers)
         seconds = pairs if is_in_pairs else times
+
         totals = []
         for task in pool.takers:
             seconds_of_task = seconds[task][: rounds[task]]
@@ -428,6 +431,7 @@ def placement_gap(
             reference,
             seconds=seconds,
         )
+
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
     # Above it by rounding alone: a negative gap would need an explanation.

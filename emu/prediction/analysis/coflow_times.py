@@ -93,8 +93,11 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     np.maximum.at(ends, coflow, arrival)
 
     sizes = schedule.flow_bytes[edge, iteration]
-    alone = _times_alone(schedule.problem, edge, sizes, coflow)
-    return CoflowTimes(names=names, seconds=ends - starts, alone=alone)
+    return CoflowTimes(
+        names=names,
+        seconds=ends - starts,
+        alone=_times_alone(schedule.problem, edge, sizes, coflow),
+    )
 
 
 def _times_alone(

@@ -579,6 +579,7 @@ def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, floa
     for drift in divergences(emulated, simulated):
         if drift.cause in {ELSEWHERE, Cause.GAP}:
             continue
+
         task = drift.link.task
         edge = drift.link.edge
         if edge >= 0:

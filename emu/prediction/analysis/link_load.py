@@ -144,6 +144,7 @@ class LinkContention:
         problem = schedule.problem
         self._hops = problem.hops
         self._steps = problem.links.steps
+
         self._begun = list[Floats]()
         self._ended = list[Floats]()
         for edges in edges_by_port(problem):

@@ -89,6 +89,7 @@ class TaskMove:
                 "to": move.destination,
             }
             moves.append(keys)
+
         return {
             "what": str(self.near),
             "makespan": self.makespan,
@@ -173,6 +174,7 @@ class _MoveOrder:
         self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
         #: Placement -> makespan: groups overlap, and lead to the same ones.
         self._known: dict[Placement, float] = {}
+
         self._teams: list[Units] = []
         for hub, followers in hub_followers(self._space):
             team = frozenset([hub, *followers])

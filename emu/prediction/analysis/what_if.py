@@ -375,6 +375,7 @@ def _busiest_nics(base: Change) -> _Choices:
         # A machine without a NIC has no ports: hence `initial`.
         seconds = busy[list(ports)].max(initial=0.0)
         longest.append(-seconds)
+
     busiest = np.argsort(longest, kind="stable")[:NICS]
     # In the order of the cluster, which decides among equal gains.
     for number in sorted(busiest.tolist()):
@@ -398,6 +399,7 @@ def _alike_nics(problem: Problem) -> _Choices:
     for members in alike.values():
         if not 1 < len(members) < len(machines):
             continue
+
         names = []
         ports = set[int]()
         for number in members:

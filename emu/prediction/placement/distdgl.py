@@ -90,6 +90,7 @@ def _pair_rows(space: Space, pairs: Pairs) -> Iterator[Row]:
             pair_column = first_column + machine
             unit = space.unit_of[task]
             unit_column = unit * machines + machine
+
             yield Row(
                 columns=[pair_column, unit_column],
                 factors=[1.0, -1.0],

@@ -307,6 +307,7 @@ def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
         capacity = space.capacity[number, column]
         used = space.used[number, column]
         shortfall = -float(space.free[number, column])
+
         problem = (
             f"machine {machine} has {capacity:g} {resource}, the "
             f"tasks pinned to it need {used:g} ({shortfall:g} more)"
@@ -342,6 +343,7 @@ def _unit_shortfalls(space: Space) -> _Shortfalls:
         demand = float(space.demand[unit, column])
         machine = int(space.free[:, column].argmax())
         room = float(space.free[machine, column])
+
         if demand > room + space.slack[machine, column]:
             unit_name = space.units[unit].name
             machine_name = space.cluster.machines[machine].name

@@ -131,6 +131,7 @@ class _Search:
         self._routes = dict[tuple[int, int], _Route]()
         for machine in self._used:
             self._routes[machine, machine] = ()
+
         # Whoever is entered is so by some route: the least of each measure.
         self._least_crossings = dict[int, int]()
         self._least_seconds = dict[int, float]()

@@ -165,6 +165,7 @@ class Space:
             position_of_ties = position
         demands = sorted(task.demands.items())
         slowness = sorted(task.slowness.items())
+
         return _Kind(
             kind=task.kind,
             rounds=self.job.rounds[position],
