@@ -9,7 +9,7 @@ import numpy as np
 
 from emu.emulation.coordinator import EmulatedRun
 from emu.experiment.run_result import PreparedRun
-from emu.prediction.analysis.critical_path import send_rows
+from emu.prediction.analysis.error_budget import send_rows
 from emu.prediction.analysis.flow_counts import count_flows
 from emu.trust.observed import Observations, ProcessWaits
 

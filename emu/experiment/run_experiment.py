@@ -44,7 +44,7 @@ from emu.host.input_file import read_json
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.lab.machines.nic import Sharing
-from emu.prediction.analysis import critical_path
+from emu.prediction.analysis import critical_path, error_budget
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Kill, Schedule
@@ -94,11 +94,11 @@ def judgement(
         held_up = min(_share_of_waits(prepared, run, replayed, chain), off)
 
     logs = (counts["flows"] for counts in run.statistics.values())
-    sends = critical_path.send_rows(logs)
-    budget = critical_path.error_budget(subject, replayed, rows=sends, first=first)
+    sends = error_budget.send_rows(logs)
+    budget = error_budget.error_budget(subject, replayed, rows=sends, first=first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
-    own_delay = critical_path.before_first_bytes(budget, replayed.length)
+    own_delay = error_budget.before_first_bytes(budget, replayed.length)
     verdict = decide(
         _effect_of(prepared, run, replayed, chain),
         lateness.chain_lateness(subject, run.late),

@@ -20,7 +20,7 @@ from emu.graph_data import open_for
 from emu.host.foreign_code import CodeWithheld
 from emu.host.input_file import one_error, read_json
 from emu.prediction.analysis.bounds import optimality
-from emu.prediction.analysis.critical_path import before_first_bytes, drift_of_machines
+from emu.prediction.analysis.error_budget import before_first_bytes, drift_of_machines
 from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.analysis.throughput import job_times, pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines

@@ -224,6 +224,7 @@ def result_shape() -> Any:
     return shape("Result", keys)
 
 
+_TASK_KEYS = ("start", "end")
 _FLOW_KEYS = ("ready", "start", "end", "bytes")
 #: Iterations of a job that may lack rows: which, is named.
 _MANY = 1000
@@ -371,18 +372,8 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
 
     of_tasks = (len(job.tasks), job.iterations)
     of_edges = (len(job.edges), job.iterations)
-    start, end = _fill(
-        of_tasks,
-        rows=data["tasks"],
-        position=task_of,
-        keys=("start", "end"),
-    )
-    ready, began, over, size = _fill(
-        of_edges,
-        rows=data["flows"],
-        position=remote_edge,
-        keys=_FLOW_KEYS,
-    )
+    start, end = _fill(of_tasks, data["tasks"], task_of, _TASK_KEYS)
+    ready, began, over, size = _fill(of_edges, data["flows"], remote_edge, _FLOW_KEYS)
     for number, task in enumerate(job.tasks):
         rounds = job.rounds[number]
         _hold_all(f"task {task.name}", end[number, :rounds], rounds)

@@ -68,16 +68,8 @@ def training_audit(run: Path, job: Job) -> Findings:
             # alone the training lacks the same ones.
             misses = system.updates_missed(settings)
 
-        weights = np.empty(0)
-        for name, part in read_weights(run).items():
-            if name.startswith(prefix):
-                weights = np.append(weights, part)
-        wrong = _first_wrong(
-            losses,
-            weights=weights,
-            settings=settings,
-            missed=misses,
-        )
+        weights = _weights_of(run, prefix)
+        wrong = _first_wrong(losses, weights=weights, settings=settings, missed=misses)
         # One more for the weights, which are compared as one number.
         count += len(losses) + 1
         if wrong is not None:
@@ -94,6 +86,15 @@ def training_audit(run: Path, job: Job) -> Findings:
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
     return count, violations
+
+
+def _weights_of(run: Path, prefix: str) -> Floats:
+    """Return the weights of one job of a run, flat."""
+    weights = np.empty(0)
+    for name, part in read_weights(run).items():
+        if name.startswith(prefix):
+            weights = np.append(weights, part)
+    return weights
 
 
 def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:

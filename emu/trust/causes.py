@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.prediction.analysis import critical_path
+from emu.prediction.analysis import error_budget
 from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.prediction.analysis.link_load import fluid_ends
 from emu.problem import Schedule
@@ -300,9 +300,9 @@ def slow_start(counts: FlowCounts, volumes: Floats, seconds: Floats) -> Floats:
 
 #: Words for what delays a paced flow, of those that are measured.
 _OF_SENDERS = {
-    critical_path.DelayCause.CPU: "payloads were ready after their flows should end",
-    critical_path.DelayCause.CONTROL: "late coordinator: rates reached senders late",
-    critical_path.DelayCause.LOOP_LAG: "alarms of senders rang late",
+    error_budget.DelayCause.CPU: "payloads were ready after their flows should end",
+    error_budget.DelayCause.CONTROL: "late coordinator: rates reached senders late",
+    error_budget.DelayCause.LOOP_LAG: "alarms of senders rang late",
 }
 
 
@@ -314,7 +314,7 @@ def _list_sender_causes(emulated: Schedule, observed: Observations) -> Iterator[
     due = fluid_ends(emulated)
     by_cause = {cause: np.zeros_like(start) for cause in _OF_SENDERS}
     for flow, row in observed.sends.items():
-        delays = critical_path.divide(
+        delays = error_budget.divide(
             float(due[flow]),
             float(emulated.flow_end[flow]),
             row,

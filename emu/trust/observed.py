@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.prediction.analysis import critical_path
+from emu.prediction.analysis import error_budget
 from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.problem import Schedule
 
@@ -35,8 +35,8 @@ class Observations:
     counts: FlowCounts | None = None
     first: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """Seconds at which the kernel had the first bytes of (edge, iteration)."""
-    sends: critical_path.Rows = field(default_factory=dict)
-    """Rows of `emu.prediction.analysis.critical_path.send_rows`."""
+    sends: error_budget.Rows = field(default_factory=dict)
+    """Rows of `emu.prediction.analysis.error_budget.send_rows`."""
     processes: Mapping[str, ProcessWaits] = field(default_factory=dict)
     began: Floats | None = None
     """Seconds at which (task, iteration) began, by its process; NaN where unknown."""

@@ -133,7 +133,7 @@ class _Limit(NamedTuple):
 
     seconds: float
     name: str
-    """What gives it, see `Bounds.binding`."""
+    """Limit that gives it, as in `Bounds.binding`."""
 
 
 class _FlowTimes:

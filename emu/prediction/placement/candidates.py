@@ -99,13 +99,11 @@ class Candidates:
         # Factors on reference times, shape (tasks, machines).
         slowness = self.job.slowness
         if not len(slowness):
-            machines = slowness.shape[1]
-            slowness = np.ones((len(times), machines))
+            slowness = np.ones((len(times), slowness.shape[1]))
 
         fastest = _least_slowness(space, slowness)
-        fastest_times = times * fastest[:, None]
         self.sent = sum_edge_bytes(space.job, realization)
-        self._bound_transfers(fastest_times)
+        self._bound_transfers(times * fastest[:, None])
 
         busy = times.sum(axis=1)
         self.core = structure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,13 +171,6 @@ def search_etp(
     )
     best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
 
-    # The history has the improvements alone, of some ten thousand proposals.
-    increase = np.diff(best, prepend=first_cost)
-    improving_steps = np.flatnonzero(increase < 0)
-    history = [(0, first_cost)]
-    for step in improving_steps.tolist():
-        makespan = float(best[step])
-        history.append((step + 1, makespan))
     return PlacementResult(
         placement=space.placement(chain.best_machines),
         policy="etp",
@@ -187,8 +181,19 @@ def search_etp(
         accepted=int(chain.tally[lib.ACCEPTED]),
         evaluations=int(chain.tally[lib.SIMULATED]),
         iterations=options.iterations,
-        history=tuple(history),
+        history=((0, first_cost), *_improvements(best, first_cost)),
     )
+
+
+def _improvements(best: Floats, first_cost: float) -> Iterator[tuple[int, float]]:
+    """Yield the proposals that were better than all before, and their makespans.
+
+    Of some ten thousand proposals the history has these alone.
+    """
+    increase = np.diff(best, prepend=first_cost)
+    improving_steps = np.flatnonzero(increase < 0)
+    for step in improving_steps.tolist():
+        yield step + 1, float(best[step])
 
 
 def _walk_in_strides(

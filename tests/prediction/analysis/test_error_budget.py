@@ -1,0 +1,135 @@
+"""An error budget: causes sum to the difference of a run and its simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.prediction.analysis.error_budget import (
+    DelayCause,
+    divide,
+    error_budget,
+    send_rows,
+)
+from emu.prediction.simulation import simulate
+from emu.problem import Realization, Schedule
+from emu.testing import two_machine_example
+
+SECONDS = st.floats(-5, 5)
+
+
+def _simulated(iterations: int = 3) -> Schedule:
+    return simulate(*two_machine_example(iterations), record_rates=True)
+
+
+def test_a_simulation_does_not_differ_from_itself() -> None:
+    schedule = _simulated()
+
+    assert set(error_budget(schedule, schedule, {}).values()) == {0.0}
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_causes_sum_to_the_difference(seed: int) -> None:
+    """A run with other times and volumes divergences in every way at once."""
+    problem, realization = two_machine_example(4)
+    rng = np.random.default_rng(seed)
+    other = Realization(
+        realization.times * rng.uniform(0.8, 1.5, realization.times.shape),
+        realization.volumes * rng.uniform(0.8, 1.5, realization.volumes.shape),
+    )
+    emulated = simulate(problem, other, record_rates=True)
+    simulated = simulate(problem, realization)
+    rows = {
+        (int(edge), int(n)): rng.uniform(0, 40, 4)
+        for edge, n in emulated.flows()
+        if rng.random() < 0.8
+    }
+
+    budget = error_budget(emulated, simulated, rows)
+
+    assert math.fsum(budget.values()) == pytest.approx(
+        emulated.makespan - simulated.makespan, abs=1e-9 * emulated.makespan
+    )
+
+
+def test_a_flow_waits_for_its_first_bytes_on_kernel_nics() -> None:
+    problem, realization = two_machine_example(3)
+    more = Realization(realization.times, realization.volumes * 1.5)
+    kernel = dataclasses.replace(simulate(problem, more), rates=None)
+    first = {
+        (int(e), int(n)): kernel.flow_start[e, n] + 0.25 for e, n in kernel.flows()
+    }
+
+    budget = error_budget(kernel, simulate(problem, realization), {}, first=first)
+
+    plain = error_budget(kernel, simulate(problem, realization), {})
+    waits = budget[DelayCause.FIRST_BYTES] / 0.25
+    assert waits == round(waits) > 0
+    assert budget[DelayCause.NETWORK] == pytest.approx(
+        plain[DelayCause.NETWORK] - budget[DelayCause.FIRST_BYTES]
+    )
+
+
+def test_what_is_between_the_parts_is_control_latency() -> None:
+    schedule = _simulated()
+    last = int(schedule.task_end[:, -1].argmax())
+    start, end = schedule.task_start.copy(), schedule.task_end.copy()
+    start[last, -1] += 0.25
+    end[last, -1] += 0.25
+    later = dataclasses.replace(schedule, task_start=start, task_end=end)
+
+    budget = error_budget(later, schedule, {})
+
+    assert budget["control latency"] == pytest.approx(0.25)
+    assert sum(map(abs, budget.values())) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("row", "most"),
+    [
+        ([10.0, 4.0, 5.0, 0.0], DelayCause.COPYING),  # left in time, came 1 s later
+        ([11.0, 4.0, 5.0, 0.0], DelayCause.SHAPING),
+        ([11.0, 4.0, 5.0, 0.9], DelayCause.LOOP_LAG),
+        ([11.0, 4.0, 10.9, 0.0], DelayCause.CONTROL),
+        ([11.0, 10.9, 10.9, 0.9], DelayCause.CPU),
+        ([11.0, math.nan, math.nan, 0.0], DelayCause.SHAPING),
+    ],
+)
+def test_the_sender_knows_why(row: list[float], most: DelayCause) -> None:
+    late = divide(10.0, 11.0, np.array(row))
+
+    assert max(late, key=lambda source: late[source]) is most
+    assert math.fsum(late.values()) == pytest.approx(1.0)
+
+
+@given(SECONDS, SECONDS, st.lists(SECONDS, min_size=4, max_size=4))
+def test_parts_are_never_negative_and_sum(
+    due: float, end: float, row: list[float]
+) -> None:
+    late = divide(due, end, np.array(row))
+
+    assert math.fsum(late.values()) == pytest.approx(end - due, abs=1e-12)
+    assert end < due or min(late.values()) >= 0
+
+
+def test_nothing_is_late_that_was_never_due() -> None:
+    assert divide(math.nan, 3.0, None) == {}
+    assert divide(3.0, 2.0, None) == {DelayCause.CLOCK: -1.0}
+    assert divide(3.0, 4.0, None) == {DelayCause.SHAPING: 1.0}
+
+
+def test_rows_come_from_all_processes() -> None:
+    first = np.array([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]).astype("<f8").tobytes()
+    second = np.array([[7.0, 0.0, 1.0, 1.0, 1.0, 1.0]]).astype("<f8").tobytes()
+
+    rows = send_rows([first, b"", second])
+
+    assert {key: row.tolist() for key, row in rows.items()} == {
+        (1, 2): [3.0, 4.0, 5.0, 6.0],
+        (7, 0): [1.0] * 4,
+    }
