@@ -190,7 +190,12 @@ def _mismatch(
     return ""
 
 
-def _read_marks(run: Path, mark: str, lab: LabResult, traffic: Traffic) -> Marks | None:
+def _read_marks(
+    run: Path,
+    mark: str,
+    lab: LabResult,
+    traffic: Traffic,
+) -> Marks | None:
     if not mark:
         return None
     programs = [(row["program"], row["machine"]) for row in lab["programs"]]

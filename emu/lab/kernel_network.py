@@ -41,7 +41,8 @@ from emu.scenario import Scenario
 
 
 def list_nic_changes(
-    problem: Problem, per_second: float
+    problem: Problem,
+    per_second: float,
 ) -> list[tuple[float, LabMachine]]:
     """Return when a machine's NIC changes, and the machine from then on, in order.
 
@@ -285,7 +286,11 @@ class LabLauncher(Launcher):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agents; their processes take data at the limited NICs.
 

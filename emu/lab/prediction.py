@@ -68,7 +68,9 @@ def predict_lab(file: LabFile) -> Schedule | None:
     path = str(file.folder / section.scenario)
     scenario = load(path)
     machines = file.to_cluster().machines
-    cores = {machine.name: file.cores.get(machine.name, 1.0) for machine in machines}
+    cores = {}
+    for machine in machines:
+        cores[machine.name] = file.cores.get(machine.name, 1.0)
     problem = _mismatch(scenario, cores)
     if problem:
         trail = ("lab", "prediction", "scenario")
@@ -78,10 +80,13 @@ def predict_lab(file: LabFile) -> Schedule | None:
     speeds = []
     positions = dict(scenario.cluster.names_and_positions())
     for machine in machines:
-        row = f"cluster.machines[{positions[machine.name]}]"
+        name = machine.name
+        position = positions[name]
+        row = f"cluster.machines[{position}]"
         rates = f"out: {machine.bandwidth_out!r} B/s, in: {machine.bandwidth_in!r} B/s"
+        speed = cores[name]
         nics.append(f"{row}.nic={{{rates}}}")
-        speeds.append(f"{row}.speed={cores[machine.name]!r}")
+        speeds.append(f"{row}.speed={speed!r}")
     # Read a second time, with the lab's NICs and cores in place of the fit's.
     predicting = load(path, [*nics, *speeds])
     experiment = prepare(predicting)
@@ -102,9 +107,10 @@ def _mismatch(scenario: Scenario, cores: Mapping[str, float]) -> str:
     """Return why a scenario cannot predict a lab of these machines; empty if it can."""
     positions = dict(scenario.cluster.names_and_positions())
     if cores.keys() != positions.keys():
+        names = ", ".join(positions)
+        names_of_lab = ", ".join(cores)
         return (
-            f"is of machines {', '.join(positions)}, the lab of {', '.join(cores)}: "
-            "name a fit of this lab"
+            f"is of machines {names}, the lab of {names_of_lab}: name a fit of this lab"
         )
 
     # An entry of several machines has room for the NIC of one.
@@ -168,14 +174,16 @@ def judge_lab(
         agrees = Prediction(Outcome.AGREES, error, threshold)
         return agrees.to_json()
 
-    excess = (outcome.seconds - period) * outcome.count
+    longer = outcome.seconds - period
+    excess = longer * outcome.count
     timeout = _TIMEOUT / time_scale
-    delay = min(timeout * timeouts, abs(excess))  # of several connections at once
+    waited = timeout * timeouts
+    delay = min(waited, abs(excess))  # of several connections at once
     text = f"TCP waited for {timeouts} timeouts, {timeout:.3g} s each or more"
-    links, causes = _of_messages(traffic, outcome, excess, nics or {})
+    links, of_messages = _of_messages(traffic, outcome, excess, nics or {})
     of_bytes = _of_bytes(traffic, outcome, predicted)
     of_timeouts = LabCause(text, delay)
-    causes = [of_bytes, of_timeouts, *causes]
+    causes = [of_bytes, of_timeouts, *of_messages]
     differs = Prediction(
         Outcome.DIFFERS,
         error,
@@ -194,7 +202,10 @@ class LabCause(NamedTuple):
     seconds: float
 
 
-def largest_cause(causes: Iterable[LabCause], off: float) -> tuple[str, ...]:
+def largest_cause(
+    causes: Iterable[LabCause],
+    off: float,
+) -> tuple[str, ...]:
     """Return the cause that explains most of a difference, and `LEAST` of it, in words.
 
     One that moves the end the other way explains nothing of it.
@@ -203,7 +214,8 @@ def largest_cause(causes: Iterable[LabCause], off: float) -> tuple[str, ...]:
     share = most.seconds / off
     if share < LEAST:
         return NO_REASON
-    return (f"{most.sentence}: {100 * share:.0f} % of the difference",)
+    percent = 100 * share
+    return (f"{most.sentence}: {percent:.0f} % of the difference",)
 
 
 def unknown(threshold: float, why: Exception) -> PredictionKeys:
@@ -215,7 +227,11 @@ def unknown(threshold: float, why: Exception) -> PredictionKeys:
     return nothing.to_json()
 
 
-def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
+def _since(
+    outcome: Fitted,
+    predicted: Schedule,
+    threshold: float,
+) -> float:
     """Return when the first iteration ended that was off; the last, if none was."""
     simulated = np.nanmax(predicted.task_end, axis=0)
     # A lab of more iterations goes on as the predicted ones did.
@@ -224,9 +240,11 @@ def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
     ends = turn * predicted.makespan + simulated[number]
     found_ends = outcome.ends - outcome.starts[0]
     error = np.abs(found_ends - ends)
-    is_wrong = error > threshold * ends[-1]
+    most = threshold * ends[-1]
+    is_wrong = error > most
     last = outcome.ends[-1]
-    return float(np.min(outcome.ends, initial=last, where=is_wrong))
+    first_wrong = np.min(outcome.ends, initial=last, where=is_wrong)
+    return float(first_wrong)
 
 
 def _of_messages(
@@ -246,10 +264,12 @@ def _of_messages(
         return [], []
     schedule, fluid = laid
 
-    rough_delay = _ROUGH * _PACKET / float(traffic.nics.min())
+    slowest_rate = float(traffic.nics.min())
+    rough_delay = _ROUGH * _PACKET / slowest_rate
     drifts = _drifts(schedule, fluid, excess, rough_delay)
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
-    links = link_shares.links_to_blame(schedule, losses, SHARE * abs(excess))
+    least = SHARE * abs(excess)
+    links = link_shares.links_to_blame(schedule, losses, least)
     if not links:
         text = (
             "programs took other times than predicted between what they received and "
@@ -262,23 +282,26 @@ def _of_messages(
     problem = schedule.problem
     ports = {port for port, link in enumerate(problem.links) if link.name in links}
     worst = []
-    for edge, number in drifts:
+    for message in drifts:
+        edge, _ = message
         if not ports.isdisjoint(problem.hops[edge]):
-            worst.append((edge, number))
+            worst.append(message)
     # What delayed messages by so much moved the end by so much, all together.
     per_second = excess / sum(drifts.values())
-    causes = []
     none = np.zeros_like(schedule.flow_end)
     shares = link_shares.max_min_shares(schedule, worst, none)
     slow = link_shares.slow_links(schedule, links, shares, none, nics)
     unequal = link_shares.unequal_shares(schedule, links, worst, shares)
+
     found = [(cause.sentence, cause.flows) for cause in slow]
     found += [(cause.sentence, cause.flows) for cause in unequal]
+    causes = []
     for sentence, flows in found:
         loss = 0.0
         for edge, number in flows.tolist():
             loss += drifts.get((edge, number), 0.0)
-        causes.append(LabCause(sentence, per_second * loss))
+        moved = LabCause(sentence, per_second * loss)
+        causes.append(moved)
     return links, causes
 
 
@@ -292,8 +315,9 @@ def _drifts(
 
     Of those that moved the end the way that it moved, and by more than a rough delay.
     """
-    delays = schedule.flow_end - schedule.flow_start
-    delays -= fluid.flow_end - fluid.flow_start
+    took = schedule.flow_end - schedule.flow_start
+    needed = fluid.flow_end - fluid.flow_start
+    delays = took - needed
     drifts = {}
     for edge, number in schedule.flows().tolist():
         delay = float(delays[edge, number])
@@ -304,11 +328,16 @@ def _drifts(
     return drifts
 
 
-def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCause:
+def _of_bytes(
+    traffic: Traffic,
+    outcome: Fitted,
+    predicted: Schedule,
+) -> LabCause:
     """Return other volumes than predicted, and what they make of the simulation."""
     packets = traffic.packets
-    is_within = packets["time"] > outcome.starts[0]
-    is_within &= packets["time"] <= outcome.ends[-1]
+    times = packets["time"]
+    is_within = times > outcome.starts[0]
+    is_within &= times <= outcome.ends[-1]
     sizes_within = packets["bytes"][is_within]
     size = float(sizes_within.sum()) / outcome.count
 
@@ -317,14 +346,19 @@ def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCaus
     iterations = problem.job.iterations
     # What stays on a machine is not captured either.
     crosses = [bool(hops) for hops in problem.hops]
-    predicted_size = float(volumes[crosses].sum()) / iterations
-    share = size / predicted_size if predicted_size else 1.0
+    crossing = volumes[crosses]
+    predicted_size = float(crossing.sum()) / iterations
+    share = 1.0
+    if predicted_size:
+        share = size / predicted_size
 
     def length(factor: float) -> float:
-        times = Realization(predicted.work, volumes * factor)
-        return makespan(problem, times, "maxmin")
+        sent = volumes * factor
+        realization = Realization(predicted.work, sent)
+        return makespan(problem, realization, "maxmin")
 
-    text = f"{100 * (share - 1):+.2g} % of bytes crossed per iteration"
+    percent = 100 * (share - 1)
+    text = f"{percent:+.2g} % of bytes crossed per iteration"
     longer = length(share) - length(1.0)
     seconds = longer / iterations * outcome.count
     return LabCause(text, seconds)
@@ -344,13 +378,17 @@ def laid_out(
     silence = max(_SILENCE, _PACKETS * _PACKET / slowest_rate)
     rows = messages(traffic.packets, silence)
     first_times = rows["first"]
-    is_within = (first_times > begin) & (first_times <= end)
+    is_within = first_times > begin
+    is_within &= first_times <= end
     rows = rows[is_within]
     directions, edges = np.unique(rows[CONNECTION], return_inverse=True)
     if not len(rows):
         return None
-    counts = np.bincount(edges, minlength=len(directions))
-    shape = (len(directions), int(counts.max()))
+
+    count = len(directions)
+    counts = np.bincount(edges, minlength=count)
+    most = int(counts.max())
+    shape = (count, most)
     if math.prod(shape) > _MOST:
         return None
 
@@ -370,18 +408,20 @@ def laid_out(
     first = table(rows["first"] - begin)
     last = table(rows["last"] - begin)
     late_bytes = rows["bytes"].astype(float) - _PACKET
-    sizes = table(np.maximum(late_bytes, 1.0))
+    late_bytes = np.maximum(late_bytes, 1.0)
+    sizes = table(late_bytes)
     problem = _problem(traffic, directions, counts.tolist())
     # A sender computes up to each message, so that all begin when they did.
     gaps = np.diff(first, axis=1, prepend=0.0)
     no_work = np.zeros_like(gaps)
     work = np.concatenate([gaps, no_work])
-    times = Realization(
+    realization = Realization(
         times=np.nan_to_num(work),
         volumes=np.nan_to_num(sizes),
     )
+    fluid = simulate(problem, realization, "maxmin")
     schedule = _schedule(problem, first, last, sizes)
-    return schedule, simulate(problem, times, "maxmin")
+    return schedule, fluid
 
 
 def _schedule(

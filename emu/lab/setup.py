@@ -82,7 +82,8 @@ def cores_here() -> float:
 
 
 def find_lab_errors(
-    source: str | Path, overrides: Overrides = ()
+    source: str | Path,
+    overrides: Overrides = (),
 ) -> list[ScenarioError]:
     """Return every error of a lab file; none if `open_lab` takes it."""
     try:

@@ -39,8 +39,14 @@ class CallForm:
     Raises NoAlgorithm, or KeyError, where the transport of the group has no such call.
     """
 
-    def __init__(self, group: CallGroup, member: int, call: Call) -> None:
+    def __init__(
+        self,
+        group: CallGroup,
+        member: int,
+        call: Call,
+    ) -> None:
         transport = group.transport
+        ranks = len(group.ranks)
         transport.check(call)
         self.group = group
         self.member = member
@@ -49,7 +55,7 @@ class CallForm:
         self.goes_in_order = transport.is_nccl and not self.is_message
         """True of one that waits for the end of those before it."""
         self.lanes: tuple[WrittenLane, ...]
-        self.lanes = transport.lanes(call, member, len(group.ranks))
+        self.lanes = transport.lanes(call, member, ranks)
 
 
 @dataclass(eq=False)
@@ -98,7 +104,10 @@ class CallGroup:
     """
 
     def __init__(
-        self, ranks: Sequence[int], backend: str = "gloo", transport: Transport = GLOO
+        self,
+        ranks: Sequence[int],
+        backend: str = "gloo",
+        transport: Transport = GLOO,
     ) -> None:
         self.ranks = ranks
         self.backend = backend
@@ -130,15 +139,18 @@ class CallGroup:
     def note_deposit(self, made: MadeCall, place: int) -> None:
         """Note where a member left its value for a call."""
         form = made.form
+        member = form.member
         if form.is_message:
             figures = form.call.figures
             deposit = Deposit(made.rank, place, figures["size"])
-            self._ways[form.member, figures["peer"], made.slot].append(deposit)
+            receiver = figures["peer"]
+            self._ways[member, receiver, made.slot].append(deposit)
             return
+
         collective = self._collectives[made.slot]
         if not collective.places:
             collective.places = [None] * len(self.ranks)
-        collective.places[form.member] = place
+        collective.places[member] = place
 
     def find_places(self, slot: int) -> list[int | None]:
         """Return where every member's value for a collective is; None without one."""
@@ -148,14 +160,23 @@ class CallGroup:
         """Count a rank that has read; return the values that all have read then."""
         if made.form.is_message:
             return [made.deposit] if made.deposit else []
-        collective = self._collectives[made.slot]
+
+        slot = made.slot
+        collective = self._collectives[slot]
         collective.readers += 1
         if collective.readers < len(self.ranks):
             return []
-        del self._collectives[made.slot]
-        places = zip(self.ranks, collective.places, strict=False)
-        return [Deposit(rank, place, 0) for rank, place in places if place is not None]
+
+        del self._collectives[slot]
+        deposits = []
+        for rank, place in zip(self.ranks, collective.places, strict=False):
+            if place is not None:
+                deposit = Deposit(rank, place, size=0)
+                deposits.append(deposit)
+        return deposits
 
     def take_message(self, made: MadeCall, sender: int) -> Deposit:
         """Return the next message of a sender, in the order in which they were sent."""
-        return self._ways[sender, made.form.member, made.slot].popleft()
+        receiver = made.form.member
+        messages = self._ways[sender, receiver, made.slot]
+        return messages.popleft()

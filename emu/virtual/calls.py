@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
@@ -47,9 +47,7 @@ class Call:
             side = "to" if self.kind == "send" else "from"
             peer = self.figures["peer"]
             tag = self.figures["tag"]
-            words.append(f"{side} member {peer}")
-            words.append(f"with tag {tag}")
-
+            words.append(f"{side} member {peer} with tag {tag}")
         if "root" in self.figures:
             root = self.figures["root"]
             words.append(f"with root {root}")
@@ -80,7 +78,8 @@ def _sum_by_ring(call: Call, member: int, ranks: int) -> Script:
         root = call.figures["root"]
         return gloo.reduce(member, ring, root)
     if call.kind == "reduce_scatter_list":
-        part = gloo.Ring(ranks=ranks, size=size // ranks, element=element)
+        part_size = size // ranks
+        part = gloo.Ring(ranks=ranks, size=part_size, element=element)
         return _sum_parts(member, part)
     # torch's reduce_scatter is an allreduce of everything, then a slice.
     return gloo.all_reduce(member, ring)
@@ -143,33 +142,38 @@ def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
     count = len(others) if call.kind == "alltoall" else 1
     compared = islice(others.items(), count)
     for other, made in compared:
-        if made.kind != call.kind:
-            problem = "different calls"
-        elif (key := _unlike(call.figures, made.figures)) is not None:
-            problem = f"calls that differ in {key}"
-        elif call.kind == "alltoall" and not _is_exchange(
-            (call.figures, made.figures), (member, other)
-        ):
-            problem = "an exchange of which one expects other bytes than the other has"
-        else:
-            continue
-        raise Mismatch(
-            f"members of a group make {problem}: member {other} {made.describe()}, "
-            f"member {member} {call.describe()}"
-        )
+        problem = _compare(call, made)
+        if not problem and call.kind == "alltoall":
+            goes = _is_taken(call, made, giver=member, taker=other)
+            comes = _is_taken(made, call, giver=other, taker=member)
+            if not (goes and comes):
+                problem = "an exchange of which one expects other bytes than the other "
+                problem += "has"
+        if problem:
+            raise Mismatch(
+                f"members of a group make {problem}: member {other} {made.describe()}, "
+                f"member {member} {call.describe()}"
+            )
 
 
-def _unlike(figures: Figures, others: Figures) -> str | None:
+def _compare(call: Call, other: Call) -> str:
+    """Return what differs between two calls; empty where they are alike."""
+    if call.kind != other.kind:
+        return "different calls"
     for key in ("size", "dtype", "operation", "root"):
-        if figures.get(key) != others.get(key):
-            return key
-    return None
+        if call.figures.get(key) != other.figures.get(key):
+            return f"calls that differ in {key}"
+    return ""
 
 
-def _is_exchange(figures: tuple[Figures, Figures], members: Sequence[int]) -> bool:
-    """Return True where two members expect of each other what the other gives."""
-    own, peer = figures
-    own_place, peer_place = members
-    goes = own["given"][peer_place] == peer["taken"][own_place]
-    comes = own["taken"][peer_place] == peer["given"][own_place]
-    return bool(goes and comes)
+def _is_taken(
+    call: Call,
+    other: Call,
+    *,
+    giver: int,
+    taker: int,
+) -> bool:
+    """Return True where the giver's call gives as many bytes as the taker's takes."""
+    given = call.figures["given"][taker]
+    taken = other.figures["taken"][giver]
+    return bool(given == taken)

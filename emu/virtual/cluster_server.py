@@ -124,20 +124,22 @@ class ClusterServer:
         watch: Callable[[int, float, str], None],
         algorithms: tuple[str, ...] = (),
     ) -> None:
-        self._algorithms = algorithms
         machine_of = ranks.machine_of
+        machines = [cluster.machines[number] for number in machine_of]
+        count = len(machines)
+        self._algorithms = algorithms
         self._links = cluster.links
-        self._speeds = [cluster.machines[number].speed for number in machine_of]
+        self._speeds = [machine.speed for machine in machines]
         self._machine_of = machine_of
         self._watch = watch
-        self._network = MessageNetwork(self._links.capacities, len(machine_of))
+        self._network = MessageNetwork(cluster.links.capacities, count)
         self._costs = costs
         self._shares_core = ranks.shares_core
         self._time = VirtualTime(
             self._network,
-            len(machine_of),
-            ranks.at_once,
-            self._message_cpu if costs else None,
+            ranks=count,
+            cores=ranks.at_once,
+            message_cpu=self._message_cpu if costs else None,
         )
         self._store = KeyStore()
         self._groups: dict[str, CallGroup] = {}
@@ -165,9 +167,10 @@ class ClusterServer:
         assert self._costs is not None  # noqa: S101 - or nothing asks
         if not self._shares_core[rank]:
             return 0.0
+        costs = self._costs
         data = self._network.count_moved(rank)
         frames = self._network.count_frames(rank)
-        seconds = data * self._costs.per_byte + frames * self._costs.per_frame
+        seconds = data * costs.per_byte + frames * costs.per_frame
         return seconds / self._speeds[rank]
 
     def _schedule_changes(self, cluster: Cluster) -> None:
@@ -175,13 +178,8 @@ class ClusterServer:
         for change in cluster.changes:
             port = ports[change.link]
             capacity = change.capacity
-            self._time.schedule(
-                -1,
-                change.time,
-                lambda port=port, capacity=capacity: (  # type: ignore[misc]
-                    self._network.set_capacity(port, capacity)
-                ),
-            )
+            action = partial(self._network.set_capacity, port, capacity)
+            self._time.schedule(-1, change.time, action)
 
     def serve(self, listener: socket.socket) -> None:
         """Serve until every rank has ended.
@@ -204,7 +202,8 @@ class ClusterServer:
             seats[seat.connection.fileno()] = (rank, seat)
             seat.connection.send(self._speeds[rank])
 
-        stalls = StallWatch({rank: seat.pid for rank, seat in self._seats.items()})
+        pids = {rank: seat.pid for rank, seat in self._seats.items()}
+        watch = StallWatch(pids)
         with select.epoll() as poll:
             for descriptor in seats:
                 poll.register(descriptor, select.EPOLLIN)
@@ -217,7 +216,10 @@ class ClusterServer:
                         continue
                     for message in self._receive(rank):
                         self._take_in(rank, *message)
-                stalled = stalls.look(self._time.running) if not ready else set()
+
+                stalled: set[int] = set()
+                if not ready:
+                    stalled = watch.look(self._time.running)
                 self.stalls += len(stalled)
                 self._go_on(stalled)
 
@@ -227,7 +229,9 @@ class ClusterServer:
         return self._groups
 
     def count_bytes(
-        self, *, by_ranks_alone: bool = False
+        self,
+        *,
+        by_ranks_alone: bool = False,
     ) -> dict[tuple[int, int], float]:
         """Return the bytes that were sent, headers included, by sender and receiver.
 
@@ -239,10 +243,8 @@ class ClusterServer:
             if group.number is None or is_left_out:
                 continue
             written = self._network.count_written(group.number)
-            for sender, row in enumerate(written.tolist()):
-                source = group.ranks[sender]
-                for receiver, size in enumerate(row):
-                    destination = group.ranks[receiver]
+            for source, row in zip(group.ranks, written.tolist(), strict=True):
+                for destination, size in zip(group.ranks, row, strict=True):
                     sizes[source, destination] += size
         return sizes
 
@@ -264,7 +266,13 @@ class ClusterServer:
             problem = f"rank {rank} died, {clock:.6g} s after the start by its clock"
             raise RankLost(problem) from error
 
-    def _take_in(self, rank: int, kind: str, moment: float, *words: Any) -> None:
+    def _take_in(
+        self,
+        rank: int,
+        kind: str,
+        moment: float,
+        *words: Any,
+    ) -> None:
         """Take in what a rank says: it does that when the network comes to its clock.
 
         Raises Mismatch, and RankLost where it failed, at once: others may wait for it
@@ -288,7 +296,8 @@ class ClusterServer:
 
         if kind in _ENDS_OF_TURNS:
             self._time.stop(rank)
-        self._time.say(rank, moment, partial(self._actions[kind], rank, *words))
+        action = partial(self._actions[kind], rank, *words)
+        self._time.say(rank, moment, action)
 
     def _free_what_was_read(self, seat: _Seat) -> None:
         """Free what a rank has read: it says more by now."""
@@ -299,14 +308,19 @@ class ClusterServer:
         seat.ends_sent = []
 
     def _name_group(
-        self, name: str, ranks: Sequence[int], backend: str
+        self,
+        name: str,
+        ranks: Sequence[int],
+        backend: str,
     ) -> tuple[CallGroup]:
         """Return a group that a rank joins."""
-        if name not in self._groups:
+        group = self._groups.get(name)
+        if group is None:
             algorithms = self._algorithms if backend == "nccl" else ()
             transport = Transport(algorithms)
-            self._groups[name] = CallGroup(ranks, backend, transport)
-        return (self._groups[name],)
+            group = CallGroup(ranks, backend, transport)
+            self._groups[name] = group
+        return (group,)
 
     def _take_form(
         self,
@@ -319,29 +333,40 @@ class ClusterServer:
     ) -> None:
         """Take in what is alike of calls that a rank will make."""
         group = self._groups[group_name]
+        member = group.member_of[rank]
         call = Call(kind, figures, line)
         try:
-            form = CallForm(group, group.member_of[rank], call)
+            form = CallForm(group, member, call)
         except NoAlgorithm as error:
             raise NoAlgorithm(f"rank {rank}: {error}") from None
         self._seats[rank].forms[number] = form
 
     def _make_call(
-        self, rank: int, name: int, form_number: int, slot: int, place: int | None
+        self,
+        rank: int,
+        name: int,
+        form_number: int,
+        slot: int,
+        place: int | None,
     ) -> tuple[MadeCall, int | None]:
         """Return a call of a rank; checks a collective against those of others."""
-        form = self._seats[rank].forms[form_number]
+        seat = self._seats[rank]
+        form = seat.forms[form_number]
         made = MadeCall(rank, form, name, slot)
         if not form.is_message:
             form.group.check(made)
         return made, place
 
     def _wait_for_all(
-        self, rank: int, names: Sequence[int], timeout: float | None
+        self,
+        rank: int,
+        names: Sequence[int],
+        timeout: float | None,
     ) -> None:
+        limit = timeout or math.inf
         self._begin_pause(rank)
         self._note(rank, "wait", names=names)
-        self._time.wait(rank, names, timeout or math.inf, needs_all=True)
+        self._time.wait(rank, names, limit, needs_all=True)
 
     def _wait_for_any(self, rank: int, names: Sequence[int]) -> None:
         self._begin_pause(rank)
@@ -367,7 +392,13 @@ class ClusterServer:
         event = Event(kind, self._network.now, **details)
         self.records[rank].events.append(event)
 
-    def _check_end(self, rank: int, clock: float, problem: str, _: Any) -> None:
+    def _check_end(
+        self,
+        rank: int,
+        clock: float,
+        problem: str,
+        _: Any,
+    ) -> None:
         if problem:
             raise RankLost(f"rank {rank} failed after {clock:.6g} s: {problem}")
         self._seats[rank].has_left = True
@@ -375,33 +406,41 @@ class ClusterServer:
     def _leave(self, rank: int, _: str, figures: dict[str, Any]) -> None:
         self._begin_pause(rank)
         self._time.leave(rank)
-        self.records[rank].end = self._network.now
-        self.records[rank].figures = figures
+        record = self.records[rank]
+        record.end = self._network.now
+        record.figures = figures
 
     def _join(self, _: int, group: CallGroup) -> None:
         """Open a group in the network, when its first member has joined it."""
         if group.number is not None:
             return
-        machines = [self._machine_of[rank] for rank in group.ranks]
+        ranks = group.ranks
+        machines = [self._machine_of[rank] for rank in ranks]
         per_frame = self._costs.per_frame if self._costs else 0.0
-        speeds = [self._speeds[rank] for rank in group.ranks]
+        speeds = [self._speeds[rank] for rank in ranks]
         pauses = [per_frame / speed for speed in speeds]
         routes = routes_between(self._links, machines, pauses)
         wire = group.transport.wire
-        group.number = self._network.open_group(group.ranks, routes, wire)
+        group.number = self._network.open_group(ranks, routes, wire)
 
-    def _post(self, rank: int, made: MadeCall, place: int | None) -> None:
+    def _post(
+        self,
+        rank: int,
+        made: MadeCall,
+        place: int | None,
+    ) -> None:
         """Begin a call."""
         form = made.form
         if place is not None:
             form.group.note_deposit(made, place)
         self._seats[rank].pending[made.name] = made
         self._note(rank, "post", call=made)
-        if form.goes_in_order:
-            calls_in_order = form.group.calls_in_order[form.member]
-            calls_in_order.add(partial(self._begin, made))
-        else:
+        if not form.goes_in_order:
             self._begin(made)
+            return
+        begin = partial(self._begin, made)
+        calls_in_order = form.group.calls_in_order[form.member]
+        calls_in_order.add(begin)
 
     def _begin(self, made: MadeCall) -> None:
         """Have the network carry a call."""
@@ -410,15 +449,17 @@ class ClusterServer:
         assert group.number is not None  # noqa: S101 - its members have joined it
         made.lanes_left = len(form.lanes)
 
+        first_slot = _TAGS if form.is_message else 0
+        is_direct = form.is_message or form.goes_in_order
         for lane in form.lanes:
             slot = lane.slot(made.slot)
             operation = Operation(
                 member=form.member,
-                slot=_TAGS + slot if form.is_message else slot,
+                slot=first_slot + slot,
                 steps=lane.steps,
                 done=partial(self._end_lane, made),
                 is_barrier=form.call.kind == "barrier",
-                uses_worker=not form.is_message and not form.goes_in_order,
+                uses_worker=not is_direct,
             )
             self._network.submit(group.number, operation)
 
@@ -432,9 +473,11 @@ class ClusterServer:
         seat = self._seats[made.rank]
         del seat.pending[made.name]
         seat.ends_to_send.append(made)
-        self._time.end(made.rank, made.name, self._outcome(made, peer))
+        outcome = self._outcome(made, peer)
+        self._time.end(made.rank, made.name, outcome)
         if form.goes_in_order:
-            form.group.calls_in_order[form.member].end()
+            calls_in_order = form.group.calls_in_order[form.member]
+            calls_in_order.end()
 
     def _outcome(self, made: MadeCall, peer: int) -> Sequence[Any]:
         """Return the words for a rank on the end of its call: where values are.
@@ -447,8 +490,9 @@ class ClusterServer:
         if form.call.kind == "send":
             return ()
         made.source = peer
-        made.deposit = form.group.take_message(made, peer)
-        return peer, made.deposit.place, made.deposit.size
+        deposit = form.group.take_message(made, peer)
+        made.deposit = deposit
+        return peer, deposit.place, deposit.size
 
     def _ask_store(
         self,
@@ -460,16 +504,18 @@ class ClusterServer:
         timeout: float | None,
     ) -> None:
         """Carry a request out, as soon as its keys are there."""
+        waiter = self._time.ranks[rank]
 
         def answer() -> None:
             result = self._store.carry_out(request, keys, values)
-            if self._time.ranks[rank].state is State.WAITS:
+            if waiter.state is State.WAITS:
                 self._time.end(rank, name, result)
 
+        limit = timeout or math.inf
         self._begin_pause(rank)
-        self._time.wait(rank, [name], timeout or math.inf, needs_all=True)
+        self._time.wait(rank, [name], limit, needs_all=True)
         names = " and ".join(keys)
-        self._time.ranks[rank].reason = f"key {names} of the store"
+        waiter.reason = f"key {names} of the store"
         awaited = keys if request in WAITS else ()
         self._store.call_when_there(awaited, answer)
 
@@ -478,7 +524,8 @@ class ClusterServer:
             for turn in self._time.go_on(stalled):
                 self._give_turn(turn)
         except Deadlock as error:
-            raise Deadlock(f"{error}: {self._describe_waits()}") from None
+            waits = self._describe_waits()
+            raise Deadlock(f"{error}: {waits}") from None
 
     def _give_turn(self, turn: Turn) -> None:
         seat = self._seats[turn.rank]
@@ -494,19 +541,22 @@ class ClusterServer:
     def _describe_waits(self) -> str:
         waits = []
         for rank in self._time.ranks:
+            number = rank.number
             if rank.state is State.OVER:
-                waits.append(f"rank {rank.number} has ended")
+                waits.append(f"rank {number} has ended")
                 continue
-            pending = self._seats[rank.number].pending
+            pending = self._seats[number].pending
             calls = [pending[name] for name in rank.missing if name in pending]
             reasons = [made.form.call.describe() for made in calls]
             reason = " and ".join(reasons) or rank.reason
-            waits.append(f"rank {rank.number} waits for {reason}")
+            waits.append(f"rank {number} waits for {reason}")
         return "; ".join(waits)
 
 
 def routes_between(
-    links: Links, machines: Sequence[int], pauses: Sequence[float]
+    links: Links,
+    machines: Sequence[int],
+    pauses: Sequence[float],
 ) -> Callable[[int, int], tuple[Sequence[int], float]]:
     """Return what gives links and latency from a member of a group to another.
 
@@ -519,7 +569,9 @@ def routes_between(
     """
 
     def route(sender: int, receiver: int) -> tuple[Sequence[int], float]:
-        ports = links.route(machines[sender], machines[receiver])
+        source = machines[sender]
+        destination = machines[receiver]
+        ports = links.route(source, destination)
         latency = sum(links[port].latency for port in ports)
         return ports, latency + pauses[receiver]
 
@@ -544,10 +596,12 @@ class StallWatch:
         """
         stalled = set()
         for rank in running:
-            use = _cpu_use(self._pids[rank])
+            pid = self._pids[rank]
+            use = _cpu_use(pid)
             if use == self._seen.get(rank):
                 stalled.add(rank)
             self._seen[rank] = use
+
         now = time.monotonic()
         if len(stalled) < len(running) or not self._all_since:
             self._all_since = now
@@ -562,10 +616,16 @@ class StallWatch:
 
 def _cpu_use(pid: int) -> tuple[str, ...]:
     """Return state and CPU ticks of a process and its children that have ended."""
+    file = Path(f"/proc/{pid}/stat")
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise EmulatorError(f"process {pid} has gone: {os.strerror(3)}") from error
-    fields = text.rpartition(")")[2].split()
-    state = fields[0]
-    return (state, *fields[11:15]) if state == "S" else (str(time.monotonic()),)
+        reason = os.strerror(3)
+        raise EmulatorError(f"process {pid} has gone: {reason}") from error
+    _, _, behind_name = text.rpartition(")")
+    state, *fields = behind_name.split()
+    if state == "S":
+        return state, *fields[10:14]
+    # It runs: no two looks are alike.
+    now = time.monotonic()
+    return (str(now),)

@@ -74,8 +74,10 @@ class Ring:
     @cached_property
     def segments(self) -> int:
         """Number of segments: two or more per rank, of about 1 MiB at most."""
-        wanted = max(ceil(self.size / _SEGMENT), 2 * self.ranks)
-        return ceil(wanted / self.ranks) * self.ranks
+        full = ceil(self.size / _SEGMENT)
+        wanted = max(full, 2 * self.ranks)
+        per_rank = ceil(wanted / self.ranks)
+        return per_rank * self.ranks
 
     @cached_property
     def per_rank(self) -> int:
@@ -85,14 +87,15 @@ class Ring:
     @cached_property
     def _whole_length(self) -> int:
         """Bytes of a segment that is not short: whole elements."""
-        elements = ceil(self.size / self.segments / self.element)
+        length = self.size / self.segments
+        elements = ceil(length / self.element)
         return elements * self.element
 
     def length(self, segment: int) -> int:
         """Return the bytes of a segment; the last ones may be short, or empty."""
         whole = self._whole_length
-        start = segment % self.segments * whole
-        left = self.size - start
+        place = segment % self.segments
+        left = self.size - place * whole
         return max(0, min(whole, left))
 
 
@@ -108,21 +111,28 @@ def reduce(rank: int, ring: Ring, root: int) -> Script:
 
     All but two segments go round: of large tensors some need not (gloo, reduce.cc).
     """
-    yield from _round(rank, ring, ring.segments - 2, ahead=1)
-
-    def part(owner: int) -> int:
-        first = owner * ring.per_rank
-        segments = range(first, first + ring.per_rank)
-        return sum(map(ring.length, segments))
+    steps = ring.segments - 2
+    yield from _round(rank, ring, steps, ahead=1)
 
     if rank != root:
-        send = yield Send(root, part(rank))
+        part = _part_of(rank, ring)
+        send = yield Send(root, part)
         yield Wait((send,))
         return
 
-    others = _all_but(root, ring.ranks)
-    receives = [Receive(peer, part(peer)) for peer in others]
+    receives = []
+    for peer in _all_but(root, ring.ranks):
+        part = _part_of(peer, ring)
+        receive = Receive(peer, part)
+        receives.append(receive)
     yield from _post_and_wait(receives)
+
+
+def _part_of(owner: int, ring: Ring) -> int:
+    """Return the bytes of the segments that a rank reduces."""
+    first = owner * ring.per_rank
+    segments = range(first, first + ring.per_rank)
+    return sum(map(ring.length, segments))
 
 
 def _all_but(root: int, ranks: int) -> list[int]:
@@ -139,13 +149,20 @@ def _post_and_wait(steps: Sequence[Send | Receive]) -> Script:
     yield Wait((*posted,))
 
 
-def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
+def _round(
+    rank: int,
+    ring: Ring,
+    steps: int,
+    *,
+    ahead: int,
+) -> Script:
     """Send so many segments to the rank before, and take as many from the one behind.
 
     Two are under way. ``ahead``: ranks by which the first segment is ahead of its own.
     """
     before = (rank - 1) % ring.ranks
     behind = (rank + 1) % ring.ranks
+    first = (rank + ahead) * ring.per_rank
     receives: list[Transfer | None] = []
     sends: list[Transfer | None] = []
     for step in range(steps + 2):
@@ -153,8 +170,9 @@ def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
             yield from _wait_for(receives[step - 2])
             yield from _wait_for(sends[step - 2])
         if step < steps:
-            segment = (rank + ahead) * ring.per_rank + step
-            taken = ring.length(segment + ring.per_rank)
+            segment = first + step
+            next_segment = segment + ring.per_rank
+            taken = ring.length(next_segment)
             given = ring.length(segment)
             receive = yield from _post(Receive(behind, taken))
             send = yield from _post(Send(before, given))
@@ -207,7 +225,12 @@ def parent_in_broadcast(place: int) -> int:
     return place - highest_bit
 
 
-def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
+def broadcast(
+    rank: int,
+    ranks: int,
+    root: int,
+    size: int,
+) -> Script:
     """Send a tensor down a binomial tree; who has it sends to all its children."""
     place = (rank - root) % ranks
     if place > 0:
@@ -216,18 +239,25 @@ def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
         receive = yield Receive(parent_rank, size)
         yield Wait((receive,))
 
-    first_round = place.bit_length()
     last_place = ranks - 1
+    first_round = place.bit_length()
+    rounds = last_place.bit_length()
     sends: list[Send | Receive] = []
-    for number in range(first_round, last_place.bit_length()):
+    for number in range(first_round, rounds):
         child = place + (1 << number)
         if child <= last_place:
             child_rank = (child + root) % ranks
-            sends.append(Send(child_rank, size))
+            send = Send(child_rank, size)
+            sends.append(send)
     yield from _post_and_wait(sends)
 
 
-def gather(rank: int, ranks: int, root: int, size: int) -> Script:
+def gather(
+    rank: int,
+    ranks: int,
+    root: int,
+    size: int,
+) -> Script:
     """Send to the root, which posts its receives in the order of ranks."""
     steps: list[Send | Receive] = [Send(root, size)]
     if rank == root:
@@ -236,7 +266,12 @@ def gather(rank: int, ranks: int, root: int, size: int) -> Script:
     yield from _post_and_wait(steps)
 
 
-def scatter(rank: int, ranks: int, root: int, size: int) -> Script:
+def scatter(
+    rank: int,
+    ranks: int,
+    root: int,
+    size: int,
+) -> Script:
     """Receive from the root, which posts its sends in the order of ranks."""
     steps: list[Send | Receive] = [Receive(root, size)]
     if rank == root:
@@ -245,7 +280,11 @@ def scatter(rank: int, ranks: int, root: int, size: int) -> Script:
     yield from _post_and_wait(steps)
 
 
-def all_to_all(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
+def all_to_all(
+    rank: int,
+    given: Sequence[int],
+    taken: Sequence[int],
+) -> Script:
     """Send to the ranks ahead and receive from those behind, the nearest first.
 
     A send is posted before the receive of its step, and all before any wait: between
@@ -258,8 +297,10 @@ def all_to_all(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
     for distance in range(1, ranks):
         ahead = (rank + distance) % ranks
         behind = (rank - distance) % ranks
-        steps.append(Send(ahead, given[ahead]))
-        steps.append(Receive(behind, taken[behind]))
+        send = Send(ahead, given[ahead])
+        receive = Receive(behind, taken[behind])
+        steps.append(send)
+        steps.append(receive)
     yield from _post_and_wait(steps)
 
 

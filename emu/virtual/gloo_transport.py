@@ -36,7 +36,12 @@ _EMPTY = {"first": lib.NONE, "last": lib.NONE}
 #: What operations have in common when they begin.
 _SUBMITTED = {"awaited": lib.NONE, "peer": lib.NONE}
 #: Pools of the core: what their entries are.
-_POOLS = {"frames": "Frame", "posts": "Post", "ways": "Way", "operations": "Operation"}
+_POOLS = {
+    "frames": "Frame",
+    "posts": "Post",
+    "ways": "Way",
+    "operations": "Operation",
+}
 
 
 @dataclass(frozen=True)
@@ -80,15 +85,21 @@ def write_steps(script: Script) -> Steps:
             # A generator's first step takes nothing.
             step = script.send(posted)  # type: ignore[arg-type]
         except StopIteration:
-            table = np.array(rows, np.int64)
-            return Steps(table.reshape(-1, lib.STEP_FIELDS), posts)
+            values = np.array(rows, np.int64)
+            table = values.reshape(-1, lib.STEP_FIELDS)
+            return Steps(table, posts)
+
         if isinstance(step, Wait):
-            rows += [(lib.AWAIT, post.number, 0) for post in step.transfers]
+            for awaited in step.transfers:
+                row = (lib.AWAIT, awaited.number, 0)
+                rows.append(row)
             posted = None
             continue
+
         peer = lib.NONE if step.peer is None else step.peer
         kind = lib.POST_SEND if isinstance(step, Send) else lib.POST_RECEIVE
-        rows.append((kind, peer, int(step.size)))
+        row = (kind, peer, int(step.size))
+        rows.append(row)
         posted = Transfer(posts)
         posts += 1
 
@@ -135,19 +146,23 @@ class MessageNetwork:
         self._core.workers = WORKERS
         self._extend("moved", "double", ranks)
         self._extend("moved_frames", "int64_t", ranks)
-        self._extend("link", "Link", capacities.size)
-        self._extend("dirty", "int64_t", capacities.size)
-        for link, capacity in enumerate(capacities.tolist()):
-            self._core.link[link].first_hop = lib.NONE
-            self._core.link[link].capacity = capacity
+
+        count = capacities.size
+        self._extend("link", "Link", count)
+        self._extend("dirty", "int64_t", count)
+        for number, capacity in enumerate(capacities.tolist()):
+            link = self._core.link[number]
+            link.first_hop = lib.NONE
+            link.capacity = capacity
         self._extend_pools(_ROOM)
 
     def _extend(self, field: str, kind: str, count: int) -> int:
         """Make an array of the core longer by so many zeros; return how long it was."""
         former = self._arrays.get(field, b"")
         size = ffi.sizeof(kind)
+        zeros = bytes(count * size)
         memory = bytearray(former)
-        memory.extend(bytes(count * size))
+        memory.extend(zeros)
         # cffi keeps nothing alive by a pointer in a field.
         self._arrays[field] = memory
 
@@ -162,10 +177,12 @@ class MessageNetwork:
 
     def _extend_pools(self, count: int) -> None:
         for pool, kind in _POOLS.items():
-            self._extend(pool.removesuffix("s"), kind, count)
-            start = self._extend(f"{pool}.entry", "int64_t", count)
+            records = pool.removesuffix("s")
+            numbers = f"{pool}.entry"
+            self._extend(records, kind, count)
+            start = self._extend(numbers, "int64_t", count)
             self._extend(f"{pool}.next", "int64_t", count)
-            entries = np.frombuffer(self._arrays[f"{pool}.entry"], np.int64)
+            entries = np.frombuffer(self._arrays[numbers], np.int64)
             entries[start:] = np.arange(start, start + count)
         self._extend("done", "Done", count)
         # Frames, and sends that the kernel has whole.
@@ -200,11 +217,13 @@ class MessageNetwork:
         pairs = [*itertools.product(range(size), repeat=2)]
         ways = [routes(*pair) for pair in pairs]
         hops = sum(len(links) for links, _ in ways)
+
         first_hop = self._extend_hops(hops)
-        first_stream = self._extend("stream", "Stream", size * size)
+        streams = len(pairs)
+        first_stream = self._extend("stream", "Stream", streams)
         first_member = self._extend("member", "Member", size)
-        self._extend("busy", "int64_t", size * size)
-        self._extend("shared", "int64_t", size * size)
+        self._extend("busy", "int64_t", streams)
+        self._extend("shared", "int64_t", streams)
         number = self._extend("context", "Context", 1)
         self._core.context[number] = {
             "first_stream": first_stream,
@@ -217,11 +236,13 @@ class MessageNetwork:
         for member in range(first_member, first_member + size):
             self._core.member[member] = {"queued": _EMPTY, "open": _EMPTY}
 
-        routed = zip(pairs, ways, strict=True)
-        for stream, (pair, (links, latency)) in enumerate(routed, first_stream):
+        for place, pair in enumerate(pairs):
+            links, latency = ways[place]
+            stream = first_stream + place
             self._open_stream(stream, number, pair, ranks, latency)
-            self._core.stream[stream].first_hop = first_hop
-            self._core.stream[stream].hops = len(links)
+            opened = self._core.stream[stream]
+            opened.first_hop = first_hop
+            opened.hops = len(links)
             for hop, link in enumerate(links, first_hop):
                 self._core.hop_link[hop] = link
                 self._core.hop_stream[hop] = stream
@@ -238,7 +259,6 @@ class MessageNetwork:
     ) -> None:
         """Open the stream of one member of a group to another, without its links."""
         sender, receiver = pair
-
         self._core.stream[stream] = {
             "context": group,
             "sender": sender,
@@ -253,10 +273,10 @@ class MessageNetwork:
         }
 
     def _extend_hops(self, count: int) -> int:
-        first = 0
-        for field in ("hop_link", "hop_stream", "hop_next", "hop_before"):
-            first = self._extend(field, "int64_t", count)
-        return first
+        self._extend("hop_link", "int64_t", count)
+        self._extend("hop_stream", "int64_t", count)
+        self._extend("hop_next", "int64_t", count)
+        return self._extend("hop_before", "int64_t", count)
 
     def set_capacity(self, link: int, capacity: float) -> None:
         """Give a link another capacity from now on, bytes per second; 0 cuts it."""
@@ -296,7 +316,8 @@ class MessageNetwork:
         # A receive from anyone looks at a way of each member, one after the other.
         needed = used + 2 * core.unposted + 2
         if needed > self._room:
-            self._extend_pools(max(self._room, needed))
+            added = max(self._room, needed)
+            self._extend_pools(added)
         self._free_room = self._room - needed
 
     def next_time(self) -> float:
@@ -344,9 +365,10 @@ class MessageNetwork:
         context = self._core.context[group]
         size = context.members
         first = context.first_stream
-        streams = self._core.stream[first : first + size * size]
-        written = [stream.written for stream in streams]
-        return np.array(written).reshape(size, size)
+        end = first + size * size
+        streams = self._core.stream[first:end]
+        written = np.array([stream.written for stream in streams])
+        return written.reshape(size, size)
 
     def rates(self) -> dict[int, float]:
         """Return the rates of the streams that carry something, by number."""

@@ -31,10 +31,16 @@ class KeyStore:
         """Have something done as soon as all keys are there, or now if they are."""
         if self.has(keys):
             action()
-        else:
-            self._waiting.append((keys, action))
+            return
+        waiter = (keys, action)
+        self._waiting.append(waiter)
 
-    def carry_out(self, request: str, keys: Keys, values: Sequence[Any]) -> Any:
+    def carry_out(
+        self,
+        request: str,
+        keys: Keys,
+        values: Sequence[Any],
+    ) -> Any:
         """Carry a request out, a method of torch's store; return its answer.
 
         Raises KeyError where a key is missing, or there is no such request.
@@ -68,24 +74,34 @@ class KeyStore:
         answer: Any = None
         match request:
             case "set" | "multi_set":
-                self._values.update(zip(keys, values, strict=True))
+                pairs = zip(keys, values, strict=True)
+                self._values.update(pairs)
             case "add":
-                former = int(self._values.get(keys[0], b"0"))
+                (key,) = keys
+                former = int(self._values.get(key, b"0"))
                 answer = former + values[0]
-                self._values[keys[0]] = str(answer).encode()
+                self._values[key] = str(answer).encode()
             case "append":
-                former_value = self._values.get(keys[0], b"")
-                self._values[keys[0]] = former_value + values[0]
+                (key,) = keys
+                former_value = self._values.get(key, b"")
+                self._values[key] = former_value + values[0]
             case "compare_set":
-                answer = self._compare_and_set(keys[0], *values)
+                (key,) = keys
+                answer = self._compare_and_set(key, *values)
             case "delete_key":
-                answer = keys[0] in self._values
-                self._values.pop(keys[0], None)
+                (key,) = keys
+                answer = key in self._values
+                self._values.pop(key, None)
             case _:
                 raise KeyError(request)
         return answer
 
-    def _compare_and_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+    def _compare_and_set(
+        self,
+        key: str,
+        expected: bytes,
+        desired: bytes,
+    ) -> bytes:
         """Set a key that is as expected, or missing where nothing is; return it."""
         if self._values.get(key, b"") == expected:
             self._values[key] = desired

@@ -17,6 +17,8 @@ from emu.scenario.run_sections import LabFile
 
 #: What begins a command that torchrun carries out.
 _TORCHRUN = ("-m", "torch.distributed.run")
+#: What its older name is for.
+_LAUNCH = ("-m", "torch.distributed.launch")
 #: Words of a shell beyond a command and its arguments.
 _OPERATORS = set("();<>|&")
 #: Address of rank 0, as ranks read it: their store is none of sockets.
@@ -53,7 +55,7 @@ def plan_ranks(nodes: Sequence[Node], threads: int = 1) -> list[RankPlan]:
     for number, node in enumerate(nodes):
         for local in range(node.ranks):
             rank = len(plans)
-            environment = {
+            stated = {
                 "RANK": rank,
                 "LOCAL_RANK": local,
                 "GROUP_RANK": number,
@@ -65,22 +67,23 @@ def plan_ranks(nodes: Sequence[Node], threads: int = 1) -> list[RankPlan]:
                 "MASTER_PORT": MASTER_PORT,
                 "TORCHELASTIC_RESTART_COUNT": 0,
                 "TORCHELASTIC_MAX_RESTARTS": 0,
-            }
-            texts = {key: str(value) for key, value in environment.items()}
-            texts |= {
                 "MASTER_ADDR": _ADDRESS,
-                "OMP_NUM_THREADS": str(threads),
+                "OMP_NUM_THREADS": threads,
                 "ROLE_NAME": "default",
                 "TORCHELASTIC_RUN_ID": "none",
             }
-            plans.append(
-                RankPlan(node.machine, node.command, {**node.environment, **texts})
-            )
+            environment = dict(node.environment)
+            for name, value in stated.items():
+                environment[name] = str(value)
+            plan = RankPlan(node.machine, node.command, environment)
+            plans.append(plan)
     return plans
 
 
 def nodes_of_command(
-    command: Sequence[str], machines: Sequence[str], ranks: int | None
+    command: Sequence[str],
+    machines: Sequence[str],
+    ranks: int | None,
 ) -> list[Node]:
     """Return the nodes that a command of the command line starts.
 
@@ -100,13 +103,14 @@ def nodes_of_command(
     arguments = _without_python(command)
     line = _read_torchrun(arguments)
     if line is None:
+        program = tuple(arguments)
         count = len(machines) if ranks is None else ranks
-        _require_machines(count, machines, "ranks")
-        return [Node(number, tuple(arguments)) for number in range(count)]
-
-    if ranks is not None:
+        nodes = 1
+    elif ranks is not None:
         raise ScenarioError("torchrun states the ranks: leave --ranks out")
-    program, count, nodes = line
+    else:
+        program, count, nodes = line
+
     if nodes == 1:
         _require_machines(count, machines, "ranks")
         return [Node(number, program) for number in range(count)]
@@ -128,22 +132,34 @@ def nodes_of_lab(file: LabFile) -> list[Node]:
 
     (stated,) = programs
     names = file.cluster.names
-    on = tuple(names) if stated.on == "all" else stated.on
-    program = LabProgram(stated.name, on, stated.run, stated.env)
-    places = dict(zip(PLACES, ("", str(file.folder), sys.executable), strict=True))
+    machines = tuple(names) if stated.on == "all" else stated.on
+    program = LabProgram(stated.name, machines, stated.run, stated.env)
+    addresses = dict.fromkeys(names, _ADDRESS)
+    values = ("", str(file.folder), sys.executable)
+    places = dict(zip(PLACES, values, strict=True))
     nodes = []
-    for start in starts([program], dict.fromkeys(names, _ADDRESS), places):
+    for start in starts([program], addresses, places):
         environment = {**os.environ, **start.environment}
-        words = _expand(start.command[-1], environment, file)
+        shell_command = start.command[-1]
+        words = _expand(shell_command, environment, file)
         arguments = _without_python(words)
         line = _read_torchrun(arguments)
         command, ranks, _ = line or (tuple(arguments), 1, 1)
-        machine = names.index(start.machine)
-        nodes.append(Node(machine, command, ranks, start.environment))
+        node = Node(
+            machine=names.index(start.machine),
+            command=command,
+            ranks=ranks,
+            environment=start.environment,
+        )
+        nodes.append(node)
     return nodes
 
 
-def _expand(text: str, environment: Mapping[str, str], file: LabFile) -> list[str]:
+def _expand(
+    text: str,
+    environment: Mapping[str, str],
+    file: LabFile,
+) -> list[str]:
     """Return the words of a shell command, as a shell makes them."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -157,8 +173,10 @@ def _expand(text: str, environment: Mapping[str, str], file: LabFile) -> list[st
         check=True,
         text=True,
     )
-    words = result.stdout.split("\0")[:-1]
-    return words[1:] if words[0] == "exec" else words
+    *words, _ = result.stdout.split("\0")
+    if words[0] == "exec":
+        return words[1:]
+    return words
 
 
 def _without_python(command: Sequence[str]) -> list[str]:
@@ -167,14 +185,16 @@ def _without_python(command: Sequence[str]) -> list[str]:
     Raises ScenarioError where that is no program in Python.
     """
     words = [*command]
-    if words and Path(words[0]).name == "torchrun":
+    name = Path(words[0]).name if words else ""
+    if name == "torchrun":
         return [*_TORCHRUN, *words[1:]]
-    if words and Path(words[0]).name.startswith("python"):
+
+    if name.startswith("python"):
         words = words[1:]
         while words and words[0] == "-u":
             words = words[1:]
-    begins_well = bool(words) and (words[0] == "-m" or Path(words[0]).is_file())
-    if not begins_well:
+    program = words[0] if words else ""
+    if program != "-m" and not Path(program).is_file():
         found = " ".join(command) or "nothing"
         raise ScenarioError(
             f"found {found!r}, write torchrun with its arguments, python -m MODULE, or "
@@ -190,13 +210,15 @@ def _read_torchrun(
 
     Raises ScenarioError for an option that is not modelled.
     """
-    if tuple(arguments[:2]) not in {_TORCHRUN, ("-m", "torch.distributed.launch")}:
+    beginning = tuple(arguments[:2])
+    if beginning not in {_TORCHRUN, _LAUNCH}:
         return None
     # Its own reading: abbreviations and defaults are what they are.
     from torch.distributed.run import get_args_parser
 
+    parser = get_args_parser()
     try:
-        options: Any = get_args_parser().parse_args(arguments[2:])
+        options: Any = parser.parse_args(arguments[2:])
     except SystemExit as error:
         raise ScenarioError("torchrun does not take these arguments") from error
     if options.max_restarts:
@@ -205,8 +227,9 @@ def _read_torchrun(
         raise ScenarioError("--no-python is not modelled: ranks are programs in Python")
     count = _whole(options.nproc_per_node, "--nproc-per-node")
     nodes = _whole(options.nnodes, "--nnodes")
-    head = ("-m",) if options.module else ()
-    program = (*head, options.training_script, *options.training_script_args)
+    program = (options.training_script, *options.training_script_args)
+    if options.module:
+        program = ("-m", *program)
     return program, count, nodes
 
 
@@ -219,7 +242,11 @@ def _whole(text: str, option: str) -> int:
     return int(number)
 
 
-def _require_machines(count: int, machines: Sequence[str], kind: str) -> None:
+def _require_machines(
+    count: int,
+    machines: Sequence[str],
+    kind: str,
+) -> None:
     if count > len(machines):
         raise ScenarioError(
             f"{count} {kind} need as many machines, the cluster has {len(machines)}: "

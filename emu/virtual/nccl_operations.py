@@ -66,7 +66,12 @@ Pieces: TypeAlias = Sequence[Piece]
 _Posts: TypeAlias = Generator[Send | Receive, Transfer, list[Transfer]]
 
 
-def _pieces_of(sizes: Sequence[int], *, is_taken: bool, is_given: bool) -> list[Piece]:
+def _pieces_of(
+    sizes: Sequence[int],
+    *,
+    is_taken: bool,
+    is_given: bool,
+) -> list[Piece]:
     """Return the pieces of a tensor: they come, or they go, or both."""
     pieces = []
     for size in sizes:
@@ -78,31 +83,39 @@ def _pieces_of(sizes: Sequence[int], *, is_taken: bool, is_given: bool) -> list[
 
 
 def hand_on(
-    sources: Sequence[int], targets: Sequence[int], pieces: Pieces, room: int
+    sources: Sequence[int],
+    targets: Sequence[int],
+    pieces: Pieces,
+    room: int,
 ) -> Script:
     """Take each piece from all sources, and give it to all targets.
 
     ``room``: pieces that a source may send before the first is handed on.
     """
     sizes = [piece.taken for piece in pieces if piece.taken]
-    receives: list[list[Transfer]] = []
+    posted_receives: list[list[Transfer]] = []
     for size in sizes[:room]:
-        row = yield from _receive_from_all(sources, size)
-        receives.append(row)
+        posted = yield from _receive_from_all(sources, size)
+        posted_receives.append(posted)
 
     count = 0
     for piece in pieces:
         if piece.taken:
-            row = receives[count]
-            yield Wait((*row,))
+            posted = posted_receives[count]
+            yield Wait((*posted,))
             count += 1
+
         if piece.given:
+            sends = [Send(target, piece.given) for target in targets]
+            posted = yield from _post_all(sends)
             # A send is over when the buffer of its connection has it.
-            yield from _send_to_all(targets, piece.given)
+            yield Wait((*posted,))
+
         next_receive = count + room - 1
         if piece.taken and next_receive < len(sizes):
-            row = yield from _receive_from_all(sources, sizes[next_receive])
-            receives.append(row)
+            size = sizes[next_receive]
+            posted = yield from _receive_from_all(sources, size)
+            posted_receives.append(posted)
 
 
 def _receive_from_all(sources: Sequence[int], size: int) -> _Posts:
@@ -110,13 +123,6 @@ def _receive_from_all(sources: Sequence[int], size: int) -> _Posts:
     receives = [Receive(source, size) for source in sources]
     posted = yield from _post_all(receives)
     return posted
-
-
-def _send_to_all(targets: Sequence[int], size: int) -> Script:
-    """Send so many bytes to each target."""
-    sends = [Send(target, size) for target in targets]
-    posted = yield from _post_all(sends)
-    yield Wait((*posted,))
 
 
 def _post_all(steps: Sequence[Send | Receive]) -> _Posts:
@@ -129,10 +135,21 @@ def _post_all(steps: Sequence[Send | Receive]) -> _Posts:
 
 def _slices(chunk: int) -> list[int]:
     """Return the bytes of the slices of a chunk: two halves, one where it is small."""
-    half = -(-chunk // (2 * _WORD)) * _WORD
+    half = _whole_words(-(-chunk // 2))
     length = max(half, _LEAST_SLICE)
-    starts = range(0, chunk, length)
-    return [min(length, chunk - start) for start in starts]
+    return _cut(chunk, length)
+
+
+def _whole_words(size: int) -> int:
+    """Return the bytes of as many words as hold so many bytes."""
+    words = -(-size // _WORD)
+    return words * _WORD
+
+
+def _cut(size: int, length: int) -> list[int]:
+    """Return the bytes of the parts of a length; the last may be short."""
+    starts = range(0, size, length)
+    return [min(length, size - start) for start in starts]
 
 
 @dataclass(frozen=True)
@@ -147,9 +164,10 @@ class _Loop:
     def slices(self, owner: int) -> list[int]:
         """Return the bytes of the slices of a rank's chunk; the last may be empty."""
         place = owner % self.ranks
-        left = self.size - place * self.chunk
+        start = place * self.chunk
+        left = max(0, self.size - start)
         length = min(self.chunk, left)
-        return _slices(max(0, length))
+        return _slices(length)
 
 
 def _loops_of_whole(ranks: int, size: int) -> list[_Loop]:
@@ -158,7 +176,8 @@ def _loops_of_whole(ranks: int, size: int) -> list[_Loop]:
     left = size
     while left > 0:
         part = -(-left // ranks)
-        chunk = min(_CHUNK, -(-part // _WORD) * _WORD)
+        words = _whole_words(part)
+        chunk = min(_CHUNK, words)
         loop = _Loop(ranks, left, chunk)
         loops.append(loop)
         left -= ranks * chunk
@@ -170,13 +189,19 @@ def _loops_of_parts(ranks: int, size: int) -> list[_Loop]:
     loops = []
     for start in range(0, size, _CHUNK):
         chunk = min(_CHUNK, size - start)
-        loop = _Loop(ranks, ranks * chunk, chunk)
+        whole = ranks * chunk
+        loop = _Loop(ranks, whole, chunk)
         loops.append(loop)
     return loops
 
 
 def _go_round(
-    rank: int, ranks: int, loops: Sequence[_Loop], first: int, hops: int
+    rank: int,
+    loops: Sequence[_Loop],
+    ranks: int,
+    *,
+    first: int,
+    hops: int,
 ) -> Script:
     """Send a chunk to the next rank, and each that comes as well, over so many hops.
 
@@ -187,10 +212,12 @@ def _go_round(
         for hop in range(hops + 1):
             owner = rank + first - hop
             sizes = loop.slices(owner)
+            is_first = hop == 0
+            is_last = hop == hops
             pieces += _pieces_of(
                 sizes,
-                is_taken=hop > 0,
-                is_given=hop < hops,
+                is_taken=not is_first,
+                is_given=not is_last,
             )
 
     source = (rank - 1) % ranks
@@ -202,50 +229,70 @@ def _go_round(
 def ring_all_reduce(rank: int, ranks: int, size: int) -> Script:
     """Sum a tensor: chunks are added up on their way round, then handed round."""
     loops = _loops_of_whole(ranks, size)
-    return _go_round(rank, ranks, loops, first=-1, hops=2 * (ranks - 1))
+    hops = 2 * (ranks - 1)
+    return _go_round(rank, loops, ranks, first=-1, hops=hops)
 
 
 def ring_reduce_scatter(rank: int, ranks: int, size: int) -> Script:
     """Sum a tensor of so many bytes in all, of which each rank keeps its part."""
-    loops = _loops_of_parts(ranks, size // ranks)
-    return _go_round(rank, ranks, loops, first=-1, hops=ranks - 1)
+    part = size // ranks
+    loops = _loops_of_parts(ranks, part)
+    hops = ranks - 1
+    return _go_round(rank, loops, ranks, first=-1, hops=hops)
 
 
 def ring_all_gather(rank: int, ranks: int, size: int) -> Script:
     """Hand round what each rank brings, so many bytes."""
     loops = _loops_of_parts(ranks, size)
-    return _go_round(rank, ranks, loops, first=0, hops=ranks - 1)
+    hops = ranks - 1
+    return _go_round(rank, loops, ranks, first=0, hops=hops)
 
 
-def _chain(place: int, ranks: Sequence[int], size: int) -> Script:
-    """Hand a tensor along a chain of ranks, of which one has this place."""
-    sizes = _cut(size, _STEP)
+def ring_broadcast(
+    rank: int,
+    ranks: int,
+    root: int,
+    size: int,
+) -> Script:
+    """Hand a tensor from the root round the ring, to the rank before it."""
+    return _chain(rank, ranks, size, first=root)
+
+
+def ring_reduce(
+    rank: int,
+    ranks: int,
+    root: int,
+    size: int,
+) -> Script:
+    """Add a tensor up round the ring, from the rank behind the root to the root."""
+    behind = root + 1
+    return _chain(rank, ranks, size, first=behind)
+
+
+def _chain(
+    rank: int,
+    ranks: int,
+    size: int,
+    *,
+    first: int,
+) -> Script:
+    """Hand a tensor round the ring from the first rank to the one before it."""
+    before = (rank - 1) % ranks
+    behind = (rank + 1) % ranks
+    place = (rank - first) % ranks
     is_first = place == 0
-    is_last = place == len(ranks) - 1
-    sources = [] if is_first else [ranks[place - 1]]
-    targets = [] if is_last else [ranks[place + 1]]
+    is_last = place == ranks - 1
+    sources = [] if is_first else [before]
+    targets = [] if is_last else [behind]
+
+    sizes = _cut(size, _STEP)
     pieces = _pieces_of(
         sizes,
         is_taken=not is_first,
         is_given=not is_last,
     )
-    return hand_on(sources, targets, pieces, room=BUFFER // _STEP)
-
-
-def _cut(size: int, length: int) -> list[int]:
-    return [min(length, size - start) for start in range(0, size, length)]
-
-
-def ring_broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
-    """Hand a tensor from the root round the ring, to the rank before it."""
-    order = [(root + place) % ranks for place in range(ranks)]
-    return _chain((rank - root) % ranks, order, size)
-
-
-def ring_reduce(rank: int, ranks: int, root: int, size: int) -> Script:
-    """Add a tensor up round the ring, from the rank behind the root to the root."""
-    order = [(root + 1 + place) % ranks for place in range(ranks)]
-    return _chain((rank - root - 1) % ranks, order, size)
+    room = BUFFER // _STEP
+    return hand_on(sources, targets, pieces, room)
 
 
 def parent_in_tree(rank: int, ranks: int) -> int | None:
@@ -257,8 +304,10 @@ def parent_in_tree(rank: int, ranks: int) -> int | None:
     if rank == 0:
         return None
     lowest_bit = rank & -rank
-    parent = (rank ^ lowest_bit) | (lowest_bit << 1)
-    return parent if parent < ranks else rank ^ lowest_bit
+    others = rank ^ lowest_bit
+    next_bit = lowest_bit << 1
+    parent = others | next_bit
+    return parent if parent < ranks else others
 
 
 def tree_all_reduce(rank: int, ranks: int, size: int) -> list[Lane]:
@@ -267,23 +316,23 @@ def tree_all_reduce(rank: int, ranks: int, size: int) -> list[Lane]:
     The second tree is the first one mirrored, or with an odd number of ranks shifted by
     one: who is a leaf in one is none in the other.
     """
-    words = -(-size // (2 * _WORD))
-    first_half = min(size, words * _WORD)
+    half = _whole_words(-(-size // 2))
+    first_half = min(size, half)
     second_half = size - first_half
     first_ranks = [*range(ranks)]
     second_ranks = [*first_ranks[1:], 0]
     if ranks % 2 == 0:
         second_ranks = first_ranks[::-1]
 
-    first_lanes = _lanes_of_tree(rank, first_ranks, first_half, channel=0)
-    second_lanes = _lanes_of_tree(rank, second_ranks, second_half, channel=1)
+    first_scripts = _scripts_of_tree(rank, first_ranks, first_half)
+    second_scripts = _scripts_of_tree(rank, second_ranks, second_half)
+    first_lanes = [Lane(script, channel=0) for script in first_scripts]
+    second_lanes = [Lane(script, channel=1) for script in second_scripts]
     return first_lanes + second_lanes
 
 
-def _lanes_of_tree(
-    rank: int, ranks: Sequence[int], size: int, channel: int
-) -> list[Lane]:
-    """Return the lanes of a rank in a tree whose places ranks have in this order."""
+def _scripts_of_tree(rank: int, ranks: Sequence[int], size: int) -> list[Script]:
+    """Return what a rank does in a tree whose places ranks have in this order."""
     count = len(ranks)
     place = ranks.index(rank)
     piece = _tree_piece(count, size)
@@ -294,19 +343,16 @@ def _lanes_of_tree(
 
     if parent_place is None:
         whole = _pieces_of(sizes, is_taken=True, is_given=True)
-        script = hand_on(children, children, whole, room)
-        return [Lane(script, channel)]
+        turn = hand_on(children, children, whole, room)
+        return [turn]
 
     parent = ranks[parent_place]
     is_leaf = not children
     upwards = _pieces_of(sizes, is_taken=not is_leaf, is_given=True)
     downwards = _pieces_of(sizes, is_taken=True, is_given=not is_leaf)
-    up_script = hand_on(children, [parent], upwards, room)
-    down_script = hand_on([parent], children, downwards, room)
-    return [
-        Lane(up_script, channel),
-        Lane(down_script, channel),
-    ]
+    way_up = hand_on(children, [parent], upwards, room)
+    way_down = hand_on([parent], children, downwards, room)
+    return [way_up, way_down]
 
 
 def _children_in_tree(place: int, ranks: Sequence[int]) -> list[int]:
@@ -324,12 +370,17 @@ def _tree_piece(ranks: int, size: int) -> int:
     levels = max(1, ranks.bit_length() - 1)
     piece = _STEP
     for per_level, least in _HALVINGS:
-        while size / piece < levels * per_level and piece > least:
+        wanted = levels * per_level
+        while size / piece < wanted and piece > least:
             piece //= 2
     return piece
 
 
-def exchange(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
+def exchange(
+    rank: int,
+    given: Sequence[int],
+    taken: Sequence[int],
+) -> Script:
     """Send to all and receive from all at once, as a group of sends and receives.
 
     ``given``, ``taken``: bytes to each rank and from each; its own are copied.
@@ -339,11 +390,13 @@ def exchange(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
     for distance in range(1, ranks):
         source = (rank - distance) % ranks
         target = (rank + distance) % ranks
-        if taken[source]:
-            receive = Receive(source, taken[source])
+        taken_size = taken[source]
+        given_size = given[target]
+        if taken_size:
+            receive = Receive(source, taken_size)
             steps.append(receive)
-        if given[target]:
-            send = Send(target, given[target])
+        if given_size:
+            send = Send(target, given_size)
             steps.append(send)
     posted = yield from _post_all(steps)
     yield Wait((*posted,))

@@ -103,19 +103,19 @@ class _RankTasks:
             match event.kind:
                 case "go":
                     # What no call ends, as a sleep, is time of its own.
-                    resumed = event.time if waits else resumed
+                    if waits:
+                        resumed = event.time
                     waits = False
+                    awaited = self._awaited
+                    # Others go on: the wait passed its timeout.
                     self._awaited = [
-                        recorded
-                        for recorded in self._awaited
-                        if recorded.made.ended <= event.time
+                        call for call in awaited if call.made.ended <= event.time
                     ]
                 case "wait":
                     calls = self._calls
-                    self._awaited = [
-                        calls[name] for name in event.names if name in calls
-                    ]
-                    waits = bool(self._awaited)
+                    names = [name for name in event.names if name in calls]
+                    self._awaited = [calls[name] for name in names]
+                    waits = bool(names)
                 case _ if event.call is not None:
                     self._add_call(event.call)
                 case _:
@@ -125,12 +125,14 @@ class _RankTasks:
 
     def _add_task(self, seconds: float) -> None:
         """Add a task behind the one before, and behind the calls that it waits for."""
-        task = f"r{self._rank}.{self._count}"
+        process = f"r{self._rank}"
+        task = f"{process}.{self._count}"
         self._count += 1
-        fields: dict[str, Any] = {"process": f"r{self._rank}", "kind": "compute"}
+        fields: dict[str, Any] = {"process": process, "kind": "compute"}
         if not self._former:
             fields["demands"] = {"cpu": self._cores}
-        self._workload.add_task(task, max(0.0, seconds) * self._speed, **fields)
+        work = max(0.0, seconds) * self._speed
+        self._workload.add_task(task, work, **fields)
         if self._former:
             self._workload.add_flow(self._former, task)
 
@@ -146,9 +148,9 @@ class _RankTasks:
         if made.form.call.kind == "recv_anysource" and not has_ended:
             return  # nobody ever sent
 
-        recorded = RecordedCall(
-            made=made, task=self._former, end=f"r{self._rank}.end{self._count - 1}"
-        )
+        number = self._count - 1
+        end = f"r{self._rank}.end{number}"
+        recorded = RecordedCall(made=made, task=self._former, end=end)
         self._messages.add_call(recorded)
         if has_ended:
             self._calls[made.name] = recorded

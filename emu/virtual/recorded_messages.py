@@ -83,8 +83,10 @@ class MessageTasks:
         rank = made.rank
         lanes = form.lanes
         if call.kind == "recv_anysource":
-            call = replace(call, figures={**call.figures, "peer": made.source})
-            lanes = form.group.transport.lanes(call, form.member, len(form.group.ranks))
+            group = form.group
+            figures = {**call.figures, "peer": made.source}
+            call = replace(call, figures=figures)
+            lanes = group.transport.lanes(call, form.member, len(group.ranks))
 
         first_task = self._begin(recorded)
         last_steps: list[str] = []
@@ -96,7 +98,13 @@ class MessageTasks:
             awaited += posts
 
         former, *further_steps = dict.fromkeys(last_steps)
-        self._add_step(recorded.end, rank, call.kind, former, awaited)
+        self._add_step(
+            recorded.end,
+            rank=rank,
+            kind=call.kind,
+            former=former,
+            awaited=awaited,
+        )
         for step in further_steps:
             self._workload.add_flow(step, recorded.end)
 
@@ -108,7 +116,11 @@ class MessageTasks:
             open_calls.remove(recorded)
 
     def _play(
-        self, steps: Steps, made: MadeCall, slot: int, task: str
+        self,
+        steps: Steps,
+        made: MadeCall,
+        slot: int,
+        task: str,
     ) -> tuple[str, list[_Post]]:
         """Add steps of a rank behind a task; return the last, and what is awaited."""
         rank = made.rank
@@ -121,22 +133,38 @@ class MessageTasks:
                 continue
             if awaited:
                 former_task = task
-                task = f"r{rank}.step{next(self._numbers)}"
-                self._add_step(task, rank, kind, former_task, awaited)
+                number = next(self._numbers)
+                task = f"r{rank}.step{number}"
+                self._add_step(
+                    task,
+                    rank=rank,
+                    kind=kind,
+                    former=former_task,
+                    awaited=awaited,
+                )
                 awaited = []
-            post = _Post(size=size, order=next(self._numbers), step=task, kind=kind)
+
+            order = next(self._numbers)
+            post = _Post(size=size, order=order, step=task, kind=kind)
             posts.append(post)
             self._note_post(post, made.form, action, peer, slot)
         return task, awaited
 
     def _note_post(
-        self, post: _Post, form: CallForm, action: int, peer: int, slot: int
+        self,
+        post: _Post,
+        form: CallForm,
+        action: int,
+        peer: int,
+        slot: int,
     ) -> None:
+        group = form.group
+        member = form.member
         if action == lib.POST_SEND:
-            key = (form.group, form.member, peer, form.is_message, slot)
+            key = (group, member, peer, form.is_message, slot)
             self._sends[key].append(post)
         else:
-            key = (form.group, peer, form.member, form.is_message, slot)
+            key = (group, peer, member, form.is_message, slot)
             self._receives[key].append(post)
 
     def _begin(self, recorded: RecordedCall) -> str:
@@ -159,17 +187,31 @@ class MessageTasks:
         if not blocking:
             return recorded.task
 
-        begin = f"r{rank}.begin{next(self._numbers)}"
-        self._add_step(begin, rank, kind, recorded.task, [])
+        number = next(self._numbers)
+        begin = f"r{rank}.begin{number}"
+        self._add_step(
+            begin,
+            rank=rank,
+            kind=kind,
+            former=recorded.task,
+            awaited=[],
+        )
         for call in blocking:
             self._workload.add_flow(call.end, begin)
         return begin
 
     def _add_step(
-        self, name: str, rank: int, kind: str, former: str, awaited: Sequence[_Post]
+        self,
+        name: str,
+        *,
+        rank: int,
+        kind: str,
+        former: str,
+        awaited: Sequence[_Post],
     ) -> None:
         """Add a task that waits for the one before and for posts."""
-        self._workload.add_task(name, 0.0, process=f"r{rank}", kind=kind)
+        process = f"r{rank}"
+        self._workload.add_task(name, 0.0, process=process, kind=kind)
         self._workload.add_flow(former, name)
         for post in awaited:
             post.waiter = name
@@ -184,7 +226,8 @@ class MessageTasks:
                 receiver=group.ranks[receiver],
                 wire=group.transport.wire,
             )
-            for send, receive in zip(sends, self._receives[key], strict=False):
+            receives = self._receives[key]
+            for send, receive in zip(sends, receives, strict=False):
                 self._carry(pair, send, receive)
 
     def _carry(self, pair: _Pair, send: _Post, receive: _Post) -> None:
@@ -195,20 +238,26 @@ class MessageTasks:
         """
         workload = self._workload
         wire = pair.wire
+        line = pair.line
+        kind = send.kind
         held_back = max(0.0, send.size - wire.buffer)
         frame = f"r{pair.receiver}.w{send.order}"
         arrival = f"{frame}.rest" if held_back else frame
         ready = f"r{pair.sender}.w{receive.order}"
+
         announced = arrival
         notifier = receive.step
         if receive.kind == "recv_anysource":
-            announced = notifier = f"{frame}.any"
-            self._add_task(notifier, send.kind)
+            notifier = f"{frame}.any"
+            announced = notifier
+            self._add_task(notifier, kind)
             workload.add_flow(receive.step, notifier)
+
+        line_of_notices = ""
         if not wire.is_offloaded:
-            workload.add_flow(send.step, announced, wire.header, channel=pair.line)
-        self._add_task(ready, send.kind)
-        line_of_notices = "" if wire.is_offloaded else pair.line_back
+            line_of_notices = pair.line_back
+            workload.add_flow(send.step, announced, wire.header, channel=line)
+        self._add_task(ready, kind)
         workload.add_flow(notifier, ready, wire.header, channel=line_of_notices)
         workload.add_flow(send.step, ready)
 
@@ -216,12 +265,13 @@ class MessageTasks:
         goes_on = ready
         if held_back:
             goes_on = frame
-            self._add_task(frame, send.kind)
-            workload.add_flow(ready, frame, held_back, channel=pair.line)
+            self._add_task(frame, kind)
+            workload.add_flow(ready, frame, held_back, channel=line)
         workload.add_flow(goes_on, send.waiter)
-        self._add_task(arrival, send.kind)
+
+        self._add_task(arrival, kind)
         size = wire.header + send.size - held_back
-        workload.add_flow(ready, arrival, size, channel=pair.line)
+        workload.add_flow(ready, arrival, size, channel=line)
         workload.add_flow(arrival, receive.waiter)
 
     def _add_task(self, name: str, kind: str) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -59,7 +58,11 @@ class Settings:
     """Those of NCCL, for groups of that backend; none: their messages are gloo's."""
 
 
-def cluster_of(file: LabFile, machine_of: Sequence[int], threads: int = 1) -> Cluster:
+def cluster_of(
+    file: LabFile,
+    machine_of: Sequence[int],
+    threads: int = 1,
+) -> Cluster:
     """Return the machines of a file, with what events change.
 
     A share of a core makes a machine as much slower.
@@ -84,7 +87,8 @@ def cluster_of(file: LabFile, machine_of: Sequence[int], threads: int = 1) -> Cl
 
     cluster = file.to_cluster()
     machines = list(cluster.machines)
-    for number, (name, section) in enumerate(file.cluster.by_name.items()):
+    sections = file.cluster.by_name.items()
+    for number, (name, section) in enumerate(sections):
         ranks = machine_of.count(number)
         cores = section.cpu or 1.0
         needed = ranks * threads
@@ -94,14 +98,23 @@ def cluster_of(file: LabFile, machine_of: Sequence[int], threads: int = 1) -> Cl
             if threads > 1:
                 problem += f" of {threads} threads"
             problem += ": state a core for each"
-            raise file.origin.error(("cluster", "machines", position, "cpu"), problem)
-        speed = machines[number].speed * min(1.0, cores)
-        machines[number] = replace(machines[number], speed=speed)
-    return replace(cluster, machines=tuple(machines), changes=tuple(changes))
+            key = ("cluster", "machines", position, "cpu")
+            raise file.origin.error(key, problem)
+
+        machine = machines[number]
+        speed = machine.speed * min(1.0, cores)
+        machines[number] = replace(machine, speed=speed)
+    return replace(
+        cluster,
+        machines=tuple(machines),
+        changes=tuple(changes),
+    )
 
 
 def find_shared_cores(
-    file: LabFile, machine_of: Sequence[int], threads: int
+    file: LabFile,
+    machine_of: Sequence[int],
+    threads: int,
 ) -> list[bool]:
     """Return by rank whether its messages have no core beside that which computes.
 
@@ -136,15 +149,22 @@ def run_virtual(
     if not is_installed("torch"):
         raise RunError(f"ranks need torch, which is not installed: {INSTALL_TORCH}")
     machine_of = [plan.machine for plan in plans]
-    cluster = cluster_of(file, machine_of, settings.threads)
+    threads = settings.threads
+    cluster = cluster_of(file, machine_of, threads)
     # What a charge states has no CPU of this host in it.
     is_free = settings.free_messages or settings.charge is not None
     costs = None if is_free else costs_of_host()
     cpu = psutil.cpu_times()
     with scratch_folder("virtual") as folder:
-        shares_core = find_shared_cores(file, machine_of, settings.threads)
+        shares_core = find_shared_cores(file, machine_of, threads)
         ranks = RanksOfCluster(machine_of, shares_core, settings.at_once)
-        server = ClusterServer(cluster, ranks, costs, watch, settings.algorithms)
+        server = ClusterServer(
+            cluster,
+            ranks=ranks,
+            costs=costs,
+            watch=watch,
+            algorithms=settings.algorithms,
+        )
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
             _serve(server, listener, directory)
 
@@ -170,7 +190,9 @@ def run_virtual(
 
 
 def _serve(
-    server: ClusterServer, listener: socket.socket, directory: RunDirectory
+    server: ClusterServer,
+    listener: socket.socket,
+    directory: RunDirectory,
 ) -> None:
     """Serve ranks; says of one that is lost where its output is."""
     try:
@@ -181,7 +203,8 @@ def _serve(
 
 
 def _describe_messages(
-    groups: Mapping[str, CallGroup], settings: Settings
+    groups: Mapping[str, CallGroup],
+    settings: Settings,
 ) -> dict[str, str]:
     """Return whose messages groups had, by the backend that the program named.
 
@@ -215,18 +238,22 @@ def _listen(folder: Path) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _ranks(
-    plans: Sequence[RankPlan], folder: Path, directory: RunDirectory, settings: Settings
+    plans: Sequence[RankPlan],
+    folder: Path,
+    directory: RunDirectory,
+    settings: Settings,
 ) -> Iterator[None]:
     """Start the ranks; end them, and what they started, with the block."""
-    ranks = [
-        {
+    ranks = []
+    for number, plan in enumerate(plans):
+        output = directory.path / f"rank{number}.log"
+        rank = {
             "environment": plan.environment,
             "command": [*plan.command],
             "directory": str(Path.cwd()),
-            "log": str((directory.path / f"rank{number}.log").resolve()),
+            "log": str(output.resolve()),
         }
-        for number, plan in enumerate(plans)
-    ]
+        ranks.append(rank)
     content = {
         "socket": str(folder / "clock"),
         "folder": str(folder),
@@ -237,13 +264,17 @@ def _ranks(
         "ranks": ranks,
     }
     plan_file = folder / "plan.json"
-    plan_file.write_text(json.dumps(content), "utf-8")
+    text = json.dumps(content)
+    plan_file.write_text(text, "utf-8")
+
+    command = module_command("emu.virtual.rank.rank_main", str(plan_file))
+    # Threads that wait use no CPU, which would count as computing.
+    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     errors = directory.path / "start.log"
     with errors.open("wb") as log:
         process = subprocess.Popen(
-            module_command("emu.virtual.rank.rank_main", str(plan_file)),
-            # Threads that wait use no CPU, which would count as computing.
-            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+            command,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -261,39 +292,47 @@ def _ranks(
 
 
 def _describe(
-    server: ClusterServer, cluster: Cluster, plans: Sequence[RankPlan]
+    server: ClusterServer,
+    cluster: Cluster,
+    plans: Sequence[RankPlan],
 ) -> dict[str, Any]:
     names = [machine.name for machine in cluster.machines]
-    makespan = max(record.end or 0.0 for record in server.records)
-    crossed: defaultdict[str, defaultdict[str, float]]
-    crossed = defaultdict(lambda: defaultdict(float))
+    machine_of = [names[plan.machine] for plan in plans]
+    ranks = []
+    for number, record in enumerate(server.records):
+        end = record.end or 0.0
+        row = {
+            "rank": number,
+            "machine": machine_of[number],
+            "end": record.end,
+            "computed": end - record.waited,
+            "waited": record.waited,
+            "delayed": record.delayed,
+            "calls": sum(event.kind == "post" for event in record.events),
+            **record.figures,
+        }
+        ranks.append(row)
+
+    crossed: dict[str, dict[str, float]] = {}
     for (sender, receiver), size in server.count_bytes().items():
-        source = names[plans[sender].machine]
-        crossed[source][names[plans[receiver].machine]] += size
+        source = machine_of[sender]
+        destination = machine_of[receiver]
+        sizes = crossed.setdefault(source, {})
+        sizes[destination] = sizes.get(destination, 0.0) + size
+
+    nics = {}
+    for machine in cluster.machines:
+        nics[machine.name] = {
+            "out": machine.bandwidth_out,
+            "in": machine.bandwidth_in,
+        }
     return {
-        "makespan": makespan,
+        "makespan": max(record.end or 0.0 for record in server.records),
         "keeper_cpu": server.cpu,
         "steps": describe_steps(server.records[0].marks),
-        "ranks": [
-            {
-                "rank": number,
-                "machine": names[plan.machine],
-                "end": record.end,
-                "computed": (record.end or 0.0) - record.waited,
-                "waited": record.waited,
-                "delayed": record.delayed,
-                "calls": sum(event.kind == "post" for event in record.events),
-                **record.figures,
-            }
-            for number, (plan, record) in enumerate(
-                zip(plans, server.records, strict=True)
-            )
-        ],
-        "bytes": {source: dict(row) for source, row in crossed.items()},
-        "nics": {
-            machine.name: {"out": machine.bandwidth_out, "in": machine.bandwidth_in}
-            for machine in cluster.machines
-        },
+        "ranks": ranks,
+        "bytes": crossed,
+        "nics": nics,
     }
 
 
@@ -313,25 +352,36 @@ def describe_steps(marks: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> Evidence:
+def _evidence(
+    server: ClusterServer,
+    result: dict[str, Any],
+    others: float,
+) -> Evidence:
     count = len(server.records)
     sums = [0.0] * count
     carried = server.count_bytes(by_ranks_alone=True)
     for (sender, receiver), size in carried.items():
         sums[sender] += size
         sums[receiver] += size
+    busiest = 0
+    if not result["message_costs"]:
+        # Elsewhere the clock has what they cost.
+        busiest = int(max(sums))
+
+    ranks = result["ranks"]
+    messages = result["messages"]
+    lengths = result["steps"].get("seconds", [])
     return Evidence(
         makespan=result["makespan"],
-        steps=result["steps"].get("seconds", [])[1:],
-        # In the clock where it was measured.
-        busiest=0 if result["message_costs"] else int(max(sums)),
-        computed=max(row["computed"] for row in result["ranks"]),
+        steps=lengths[1:],
+        busiest=busiest,
+        computed=max(rank["computed"] for rank in ranks),
         small_calls=max(map(_count_small_calls, server.records)),
-        children_cpu=sum(row["children_cpu"] for row in result["ranks"]),
-        cpu=sum(row["cpu"] for row in result["ranks"]),
+        children_cpu=sum(rank["children_cpu"] for rank in ranks),
+        cpu=sum(rank["cpu"] for rank in ranks),
         stalls=server.stalls,
         others=others,
-        nccl=result["messages"].get("nccl", ""),
+        nccl=messages.get("nccl", ""),
     )
 
 
@@ -339,14 +389,16 @@ def _count_small_calls(record: RankRecord) -> int:
     """Count the small calls of a rank in groups whose messages are gloo's."""
     count = 0
     for event in record.events:
-        if event.call is None or event.call.form.is_message:
+        if event.call is None:
             continue
         form = event.call.form
-        if not form.group.transport.is_nccl:
-            figures = form.call.figures
-            exchanged = sum(figures.get("given", ()))
-            size = figures.get("size", exchanged)
-            count += size < SMALL
+        if form.is_message or form.group.transport.is_nccl:
+            continue
+        figures = form.call.figures
+        exchanged = sum(figures.get("given", ()))
+        size = figures.get("size", exchanged)
+        if size < SMALL:
+            count += 1
     return count
 
 
@@ -355,10 +407,12 @@ def _share_of_others(before: Any, records: Sequence[RankRecord]) -> float:
     now = psutil.cpu_times()
     idle = now.idle + now.iowait - before.idle - before.iowait
     total = sum(now[:8]) - sum(before[:8])
-    own = sum(record.figures["cpu"] for record in records)
-    me = psutil.Process().cpu_times()
-    own += me.user + me.system + me.children_user + me.children_system
-    return float(max(0.0, 1.0 - (idle + own) / max(total, 1e-9)))
+    cpu_of_ranks = sum(record.figures["cpu"] for record in records)
+    emu = psutil.Process().cpu_times()
+    cpu_of_emu = emu.user + emu.system + emu.children_user + emu.children_system
+    known = idle + (cpu_of_ranks + cpu_of_emu)
+    share = 1.0 - known / max(total, 1e-9)
+    return float(max(0.0, share))
 
 
 def default_at_once() -> int:

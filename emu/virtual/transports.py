@@ -64,7 +64,10 @@ class Transport:
 
     def describe(self) -> str:
         """Return whose messages they are: ``NCCL's ring``."""
-        return f"NCCL's {', '.join(self.algorithms)}" if self.is_nccl else "gloo's"
+        if not self.is_nccl:
+            return "gloo's"
+        names = ", ".join(self.algorithms)
+        return f"NCCL's {names}"
 
     def check(self, call: Call) -> None:
         """Raise NoAlgorithm for a call that it does not have."""
@@ -90,12 +93,18 @@ class Transport:
         if not found:
             return ""
         (asked,) = self.algorithms
+        first = found[0]
         raise NoAlgorithm(
             f"NCCL has no {asked} for {call.describe()}: --algorithm {asked},"
-            f"{found[0]} takes its {found[0]} there"
+            f"{first} takes its {first} there"
         )
 
-    def lanes(self, call: Call, member: int, ranks: int) -> tuple[WrittenLane, ...]:
+    def lanes(
+        self,
+        call: Call,
+        member: int,
+        ranks: int,
+    ) -> tuple[WrittenLane, ...]:
         """Return what a member of a group of so many ranks does in a call.
 
         Raises NoAlgorithm as `check`, KeyError for a call that is not modelled.
@@ -104,12 +113,22 @@ class Transport:
         if is_own:
             lanes = self._list_nccl_lanes(call, member, ranks)
         else:
-            lanes = [Lane(script_of(call, member, ranks))]
-        return tuple(
-            WrittenLane(write_steps(lane.script), lane.channel) for lane in lanes
-        )
+            script = script_of(call, member, ranks)
+            lanes = [Lane(script)]
 
-    def _list_nccl_lanes(self, call: Call, member: int, ranks: int) -> list[Lane]:
+        written: list[WrittenLane] = []
+        for lane in lanes:
+            steps = write_steps(lane.script)
+            written_lane = WrittenLane(steps, lane.channel)
+            written.append(written_lane)
+        return tuple(written)
+
+    def _list_nccl_lanes(
+        self,
+        call: Call,
+        member: int,
+        ranks: int,
+    ) -> list[Lane]:
         algorithm = self._algorithm(call)
         size = call.figures.get("size", _BARRIER)
         root = call.figures.get("root", 0)
@@ -132,18 +151,27 @@ class Transport:
         return [Lane(script)]
 
 
-def _list_messages(call: Call, member: int, ranks: int) -> tuple[list[int], list[int]]:
+def _list_messages(
+    call: Call,
+    member: int,
+    ranks: int,
+) -> tuple[list[int], list[int]]:
     """Return the bytes that a member gives to each, and takes from each."""
+    figures = call.figures
     if call.kind == "alltoall":
-        return call.figures["given"], call.figures["taken"]
-    size = call.figures["size"]
-    root = call.figures["root"]
+        return figures["given"], figures["taken"]
+
+    size = figures["size"]
+    root = figures["root"]
     nothing = [0] * ranks
-    all_others = [size] * ranks
-    with_root = [size * (peer == root) for peer in range(ranks)]
-    if call.kind == "gather":
-        return (nothing, all_others) if member == root else (with_root, nothing)
-    return (all_others, nothing) if member == root else (nothing, with_root)
+    if member == root:
+        carried = [size] * ranks
+    else:
+        carried = [0] * ranks
+        carried[root] = size
+    # The root of a gather takes, and so do all but the root of a scatter.
+    takes = (call.kind == "gather") == (member == root)
+    return (nothing, carried) if takes else (carried, nothing)
 
 
 #: Messages of groups unless a run asks for NCCL's.
@@ -155,12 +183,15 @@ def read_algorithms(text: str) -> tuple[str, ...]:
 
     Raises ScenarioError for one that is not modelled.
     """
-    names = tuple(name.strip().lower() for name in text.split(","))
-    for name in names:
+    names: list[str] = []
+    for word in text.split(","):
+        name = word.strip().lower()
         if name not in ALGORITHMS:
             problem = f"found {name!r}, write ring, tree, or tree,ring"
             raise ScenarioError(problem, file="--algorithm")
-    return tuple(dict.fromkeys(names))
+        if name not in names:
+            names.append(name)
+    return tuple(names)
 
 
 class CallsInOrder:

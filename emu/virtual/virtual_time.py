@@ -125,8 +125,10 @@ class VirtualTime:
         speaker.clock = max(speaker.clock, time)
         speaker.said.append((time, action))
         if len(speaker.said) == 1:
-            moment = max(time + self.delay(rank), self._network.now)
-            self.schedule(rank, moment, partial(self._act, rank))
+            delayed = time + self.delay(rank)
+            moment = max(delayed, self._network.now)
+            act = partial(self._act, rank)
+            self.schedule(rank, moment, act)
 
     def _act(self, rank: int) -> None:
         """Have a rank do what it has said to do by now; plan the next thing."""
@@ -137,7 +139,8 @@ class VirtualTime:
             time, action = said[0]
             moment = time + self.delay(rank)
             if moment > latest:
-                self.schedule(rank, moment, partial(self._act, rank))
+                act = partial(self._act, rank)
+                self.schedule(rank, moment, act)
                 return
             said.popleft()
             action()
@@ -152,10 +155,16 @@ class VirtualTime:
         passed = self._network.now - turn.began
         return min(used, _MOST_OF_CORE * passed)
 
-    def schedule(self, rank: int, time: float, action: Callable[[], None]) -> None:
+    def schedule(
+        self,
+        rank: int,
+        time: float,
+        action: Callable[[], None],
+    ) -> None:
         """Have something happen at a time, for a rank whose clock shows no more."""
         self._order += 1
-        heapq.heappush(self._due, (time, rank, self._order, action))
+        due = (time, rank, self._order, action)
+        heapq.heappush(self._due, due)
 
     def stop(self, rank: int) -> None:
         """Take in that a rank has said something and waits for an answer."""
@@ -163,7 +172,12 @@ class VirtualTime:
         self.running.discard(rank)
 
     def wait(
-        self, rank: int, names: Collection[int], timeout: float, *, needs_all: bool
+        self,
+        rank: int,
+        names: Collection[int],
+        timeout: float,
+        *,
+        needs_all: bool,
     ) -> None:
         """Have a rank go on when operations are over, or so many seconds have passed.
 
@@ -198,15 +212,17 @@ class VirtualTime:
             if waits_still and sleeper.wait_number == number:
                 self.wake(rank)
 
-        self.schedule(rank, self._network.now + seconds, wake)
+        moment = self._network.now + seconds
+        self.schedule(rank, moment, wake)
 
     def wake(self, rank: int) -> None:
         """Have a rank that waits go on now."""
+        now = self._network.now
         sleeper = self.ranks[rank]
         sleeper.missing = set()
-        sleeper.clock = self._network.now
+        sleeper.clock = now
         sleeper.state = State.READY
-        heapq.heappush(self._ready, (sleeper.clock, rank))
+        heapq.heappush(self._ready, (now, rank))
 
     def end(self, rank: int, name: int, result: Any) -> None:
         """Take in that an operation of a rank is over."""
@@ -239,28 +255,38 @@ class VirtualTime:
     def _let_happen(self) -> None:
         """Let happen what is certain: arrivals, then what ranks did at that time."""
         while True:
-            due = self._due[0][0] if self._due else math.inf
+            due = math.inf
+            if self._due:
+                due, *_ = self._due[0]
             horizon = self._horizon()
-            if self._network.go_on(min(due, horizon)):
+            until = min(due, horizon)
+            if self._network.go_on(until):
                 continue  # ranks may have been woken, and post
             if due > horizon or due == math.inf:
                 return
             self._network.go_to(due)
-            while self._due and self._due[0][0] <= due:
-                _, _, _, action = heapq.heappop(self._due)
+            while self._due:
+                moment, _, _, action = self._due[0]
+                if moment > due:
+                    break
+                heapq.heappop(self._due)
                 action()
 
     def _horizon(self) -> float:
         """Return the time before which no rank can post anything any more."""
-        least = self._ready[0][0] if self._ready else math.inf
+        least = math.inf
+        if self._ready:
+            least, _ = self._ready[0]
         for number in self.running:
-            clock = self.ranks[number].clock + self.delay(number)
+            rank = self.ranks[number]
+            clock = rank.clock + self.delay(number)
             least = min(least, clock)
         return least
 
     def _give_turns(self, stalled: Collection[int]) -> Iterator[Turn]:
         """Yield the ranks that get a core, the least clock first."""
-        free_cores = self.cores - len(self.running.difference(stalled))
+        busy = self.running.difference(stalled)
+        free_cores = self.cores - len(busy)
         while self._ready and free_cores > 0:
             _, number = heapq.heappop(self._ready)
             free_cores -= 1

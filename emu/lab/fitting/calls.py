@@ -25,6 +25,8 @@ from emu.prediction.analysis.traffic import (
 
 Row: TypeAlias = Floats
 Numbers: TypeAlias = Ints
+#: Values of some fields, in their order.
+_Values: TypeAlias = tuple[int, ...]
 #: Seconds of computing that part what a thread waited for from what it waited for
 #: before.
 _APART = 5e-4
@@ -71,7 +73,8 @@ class Sent:
     def begun(self, packets: Numbers, offsets: Row) -> tuple[Numbers, Row]:
         """Return numbers and seconds of the calls that sent bytes of packets."""
         is_split = self.is_split[packets]
-        is_next = is_split & (offsets >= self.split[packets])
+        is_behind = offsets >= self.split[packets]
+        is_next = is_split & is_behind
         first_call = self.call[packets]
         first_called = self.called[packets]
         next_call = self.next_call[packets]
@@ -86,23 +89,28 @@ def find_senders(traffic: Traffic) -> Sent:
     """Return the calls by which packets were sent, by the bytes of their connection."""
     packets = traffic.packets
     times = packets["time"].astype(np.float64)
-    unknown = np.full(len(packets), -1)
+    sizes = packets["bytes"].astype(np.int64)
+    count = len(packets)
+    unknown = np.full(count, -1)
     sent = Sent(
         call=unknown,
         called=times,
         next_call=unknown.copy(),
         next_called=times.copy(),
-        split=packets["bytes"].astype(np.int64),
+        split=sizes,
         taken=times.copy(),
     )
-    is_send = np.isin(traffic.calls["kind"], (SEND, PART))
+
+    calls = traffic.calls
+    is_send = np.isin(calls["kind"], (SEND, PART))
     sends = np.flatnonzero(is_send)
-    calls_of = _group(traffic.calls[sends], _ENDS)
+    calls_of = _group(calls[sends], _ENDS)
     packets_of = _group(packets, CONNECTION)
     for connection, places in packets_of.items():
         numbers = calls_of.get(connection)
         if numbers is not None:
-            _match(sent, traffic, places, sends[numbers])
+            sends_there = sends[numbers]
+            _match(sent, traffic, places, sends_there)
 
     # The kernel may have kept back what was called: that is time of its own.
     left_kernel = _kernel_times(traffic)
@@ -114,17 +122,24 @@ def find_senders(traffic: Traffic) -> Sent:
 _ENDS = ("machine", "peer", "port", "peer_port")
 
 
-def _match(sent: Sent, traffic: Traffic, places: Numbers, sends: Numbers) -> None:
+def _match(
+    sent: Sent,
+    traffic: Traffic,
+    places: Numbers,
+    sends: Numbers,
+) -> None:
     """Note which of the calls on a connection sent its packets, which have places."""
     packets = traffic.packets[places]
-    rows = traffic.calls[sends]
     sizes = packets["bytes"].astype(np.int64)
     ends = np.cumsum(sizes)
     starts = ends - sizes
-    call_ends = np.cumsum(rows["bytes"])
-    call_starts = call_ends - rows["bytes"]
+    rows = traffic.calls[sends]
+    begins = rows["begin"]
+    call_sizes = rows["bytes"]
+    call_ends = np.cumsum(call_sizes)
+    call_starts = call_ends - call_sizes
     # What was lost crossed twice: no call is later than its packet.
-    begun = np.searchsorted(rows["begin"], packets["time"], "right")
+    begun = np.searchsorted(begins, packets["time"], "right")
     latest = begun - 1
     first = np.searchsorted(call_ends, starts, "right")
     first = np.minimum(first, latest)
@@ -146,12 +161,12 @@ def _match(sent: Sent, traffic: Traffic, places: Numbers, sends: Numbers) -> Non
     first_head = heads[first]
     last_head = heads[last]
 
-    begins = rows["begin"]
     sent.call[places] = sends[first_head]
     sent.called[places] = begins[first_head]
     sent.next_call[places] = sends[last_head]
     sent.next_called[places] = begins[last_head]
-    sent.taken[places] = rows["end"][last]
+    taken = rows["end"]
+    sent.taken[places] = taken[last]
     bytes_inside = call_starts[last_head] - starts
     sent.split[places] = np.maximum(bytes_inside, 0)
 
@@ -168,11 +183,13 @@ def _kernel_times(traffic: Traffic) -> Row:
         by_machine = _group(packets, [name])
         for places in by_machine.values():
             later = places[1:]
-            earlier = times[places[:-1]]
-            busy[later] = np.maximum(busy[later], earlier)
+            earlier = places[:-1]
+            before = times[earlier]
+            busy[later] = np.maximum(busy[later], before)
 
-    rates_out = traffic.nics[0, packets["source"]]
-    rates_in = traffic.nics[1, packets["destination"]]
+    nics_out, nics_in = traffic.nics
+    rates_out = nics_out[packets["source"]]
+    rates_in = nics_in[packets["destination"]]
     rates = np.minimum(rates_out, rates_in)
     crossing = packets["bytes"] / rates
     idle = times - busy
@@ -181,7 +198,10 @@ def _kernel_times(traffic: Traffic) -> Row:
     return np.where(is_idle, left, -np.inf)
 
 
-def _group(rows: Records, names: Sequence[str]) -> dict[tuple[int, ...], Numbers]:
+def _group(
+    rows: Records,
+    names: Sequence[str],
+) -> dict[_Values, Numbers]:
     """Return the numbers of the rows with the same values of some fields, by these."""
     if not len(rows):
         return {}
@@ -191,9 +211,9 @@ def _group(rows: Records, names: Sequence[str]) -> dict[tuple[int, ...], Numbers
     places = places.ravel()
     order = np.argsort(places, kind="stable")
     changes = np.diff(places[order])
-    cuts = np.flatnonzero(changes)
-    groups = np.split(order, cuts + 1)
-    values = [tuple(key) for key in keys.tolist()]
+    cuts = np.flatnonzero(changes) + 1
+    groups = np.split(order, cuts)
+    values = map(tuple, keys.tolist())
     return dict(zip(values, groups, strict=True))
 
 
@@ -221,28 +241,30 @@ class Threads:
     """Calls of every thread of a lab, in order."""
 
     def __init__(self, traffic: Traffic) -> None:
-        self._calls = traffic.calls
-        count = len(self._calls)
-        by_thread = _group(self._calls, ("machine", "process", "thread"))
+        calls = traffic.calls
+        count = len(calls)
+        by_thread = _group(calls, ("machine", "process", "thread"))
+        self._calls = calls
         self._rows = list(by_thread.values())
         self._thread = np.zeros(count, np.int64)
         self._place = np.zeros(count, np.int64)
-        causes = self._calls.copy()
+        causes = calls.copy()
         for number, rows in enumerate(self._rows):
             self._thread[rows] = number
             self._place[rows] = np.arange(len(rows))
             # Who receives behind a wait was woken by the kernel.
-            kinds = self._calls["kind"][rows]
+            kinds = calls["kind"][rows]
             is_wait = kinds[:-1] == WAIT
             then_receives = kinds[1:] == RECEIVE
             is_woken = is_wait & then_receives
-            woken = rows[:-1][is_woken]
+            earlier = rows[:-1]
+            woken = earlier[is_woken]
             causes["kind"][woken] = RECEIVE
 
-        self._ends: dict[tuple[int, ...], Row] = {}
+        self._ends: dict[_Values, Row] = {}
         by_kind = _group(causes, ("machine", "process", "kind"))
         for key, rows in by_kind.items():
-            ends = self._calls["end"][rows]
+            ends = calls["end"][rows]
             self._ends[key] = np.sort(ends)
 
     def pause(self, call: int, steps: Mapping[int, Any]) -> Pause:
@@ -292,8 +314,10 @@ class Threads:
         note = self._calls[call]
         machine = int(note["machine"])
         process = int(note["process"])
-        received = self._ends.get((machine, process, RECEIVE), _NONE)
-        waits = self._ends.get((machine, process, WAIT), _NONE)
+        receipts = (machine, process, RECEIVE)
+        wake_ups = (machine, process, WAIT)
+        received = self._ends.get(receipts, _NONE)
+        waits = self._ends.get(wake_ups, _NONE)
         for _ in range(_LINKS):
             last = _latest(received, instant)
             if instant - last <= _WOKEN:

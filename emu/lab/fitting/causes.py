@@ -20,7 +20,9 @@ from emu.lab.fitting.steps import NOTE, Marks, Row, Step
 
 #: Moments of a step: when its first byte came, when its last did, and when all came but
 #: what the kernel holds: a program that waits in ``send()`` goes on then.
-BEGUN, GOT, DRAINED = range(3)
+BEGUN = 0
+GOT = 1
+DRAINED = 2
 #: Share of the iterations in which a cause comes before its effect.
 ALWAYS = 0.95
 #: Seconds within which steps begin together, and an answer follows its request.
@@ -123,18 +125,23 @@ def overtaken(found: FittedSteps) -> list[Step]:
             usual_size = np.median(earlier.sizes)
             is_large = usual_size >= HELD
             was_coming = earlier.last > step.first
-            is_overtaken = np.mean(was_coming) >= ALWAYS
+            share = np.mean(was_coming)
+            is_overtaken = share >= ALWAYS
             if is_large and is_overtaken and earlier not in large:
                 large.append(earlier)
     return large
 
 
-def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
+def find_causes(
+    steps: Sequence[Step],
+    marks: Marks,
+    skip: int,
+) -> FittedSteps:
     """Return the steps with their causes, in iterations with all, behind ``skip`` more.
 
     Raises Unfittable when there are too few.
     """
-    count = min(len(step.first) for step in steps)
+    count = _count_iterations(steps)
     span = longest(steps)
     length = span.stop - span.start
     if length < 4:
@@ -146,9 +153,10 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     parts = tuple(step.part(span) for step in steps)
     starts = {}
     marks_of_all = []
+    edges = count + 1
     for clock, times in marks.items():
         starts[clock] = times[span]
-        marks_of_all.append(times[: count + 1])
+        marks_of_all.append(times[:edges])
 
     order = _Order(parts, starts)
     preceding = order.causes()
@@ -169,11 +177,16 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
 
 def longest(steps: Sequence[Step]) -> slice:
     """Return the longest stretch of iterations that have all steps."""
-    count = min(len(step.first) for step in steps)
+    count = _count_iterations(steps)
     firsts = np.array([step.first[:count] for step in steps])
     is_unknown = np.isnan(firsts)
     is_missing = is_unknown.any(axis=0)
     return longest_run(~is_missing)
+
+
+def _count_iterations(steps: Sequence[Step]) -> int:
+    """Return of how many iterations all steps say something."""
+    return min(len(step.first) for step in steps)
 
 
 def longest_run(good: Mask) -> slice:
@@ -182,21 +195,26 @@ def longest_run(good: Mask) -> slice:
     longest_length = 0
     start = 0
     states = good.tolist()
-    for place, is_good in enumerate(states):
+    for end, is_good in enumerate(states, 1):
         if not is_good:
-            start = place + 1
+            start = end
             continue
-        length = place + 1 - start
+        length = end - start
         if length > longest_length:
             longest_start = start
             longest_length = length
-    return slice(longest_start, longest_start + longest_length)
+    longest_end = longest_start + longest_length
+    return slice(longest_start, longest_end)
 
 
 class Times:
     """Moments of steps by iteration."""
 
-    def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        held: Sequence[float] = (),
+    ) -> None:
         self._moments = [[step.first, step.last] for step in steps]
         for number, hold in enumerate(held):
             step = steps[number]
@@ -209,12 +227,18 @@ class Times:
         """Return the seconds of a cause by the iteration of its effect."""
         moments = self._moments[cause.step]
         times = moments[cause.moment]
-        unknown = np.full(cause.lag, np.nan)
-        known_count = len(times) - cause.lag
+        lag = cause.lag
+        unknown = np.full(lag, np.nan)
+        known_count = len(times) - lag
         known = times[:known_count]
         return np.concatenate([unknown, known])
 
-    def gap(self, number: int, causes: Sequence[Cause], began: float = np.nan) -> Row:
+    def gap(
+        self,
+        number: int,
+        causes: Sequence[Cause],
+        began: float = np.nan,
+    ) -> Row:
         """Return the seconds of a step behind the last of its causes.
 
         Where none is in these iterations, since they ``began``.
@@ -224,8 +248,8 @@ class Times:
             return first - began
 
         times = np.array([self.of(cause) for cause in causes])
-        known_times = np.nan_to_num(times, nan=-np.inf)
-        last = np.max(known_times, axis=0)
+        times = np.nan_to_num(times, nan=-np.inf)
+        last = np.max(times, axis=0)
         is_unknown = np.isinf(last)
         last = np.where(is_unknown, began, last)
         return first - last
@@ -233,7 +257,8 @@ class Times:
     def gap_behind_own(self, number: int, part: Own) -> Row:
         """Return the seconds of a step behind its thread's computing, where known."""
         first = self._moments[number][BEGUN]
-        ready = self.of(part.cause) + part.seconds
+        ended = self.of(part.cause)
+        ready = ended + part.seconds
         gap = first - ready
         is_unknown = np.isnan(gap)
         return np.where(is_unknown, np.inf, gap)
@@ -256,9 +281,9 @@ class _Order(Times):
         for number, step in enumerate(steps):
             start = starts[step.clock]
             for moment in (BEGUN, GOT):
-                phases = self._moments[number][moment] - start
-                phase = float(np.median(phases))
-                self._phase[number, moment] = phase
+                times = self._moments[number][moment]
+                phase = np.median(times - start)
+                self._phase[number, moment] = float(phase)
 
         self._before = [self._precede(number) for number in self._numbers]
         waits = [self._await(number) for number in self._numbers]
@@ -295,7 +320,8 @@ class _Order(Times):
         least_gap = self.gap(number, least)
         is_known = ~np.isnan(least_gap)
         spread_of_all = _spread(least_gap[is_known])
-        is_steady = _spread(gap) <= spread_of_all + STEADIER
+        limit = spread_of_all + STEADIER
+        is_steady = _spread(gap) <= limit
         if not is_steady:
             return least
 
@@ -317,24 +343,29 @@ class _Order(Times):
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
         step = self._steps[number]
+        process = step.source
         sends = []
         receipts = []
         for k, candidate in enumerate(self._steps):
             if candidate.clock != step.clock:
                 continue
-            if candidate.source == step.source:
-                sends.append((k, BEGUN))
-            if candidate.destination == step.source:
-                receipts.append((k, GOT))
+            if candidate.source == process:
+                send = (k, BEGUN)
+                sends.append(send)
+            if candidate.destination == process:
+                receipt = (k, GOT)
+                receipts.append(receipt)
 
-        place_of_step = (self._phase[number, BEGUN], number)
+        phase_of_step = self._phase[number, BEGUN]
         causes: list[Cause] = []
         for k, moment in (*sends, *receipts):
             # What comes later in an iteration may be a cause in the next.
-            place = (self._phase[k, moment], k)
-            lags = (0, 1, 2) if place < place_of_step else (1, 2)
+            phase = self._phase[k, moment]
+            first_lag = 1
+            if (phase, k) < (phase_of_step, number):
+                first_lag = 0
 
-            for lag in lags:
+            for lag in range(first_lag, 3):
                 cause = Cause(k, moment, lag)
                 gap = self.gap_behind(number, cause)
                 is_before = gap >= 0
@@ -371,7 +402,8 @@ class _Order(Times):
             spreads.append(spread)
         least = min(spreads) + STEADIER
         alike = [n for n, spread in enumerate(spreads) if _ALIKE * spread <= least]
-        return [*certain, *notes[: alike[-1]]]
+        most = alike[-1]
+        return [*certain, *notes[:most]]
 
     def _is_note(self, cause: Cause) -> bool:
         if cause.moment != GOT:
@@ -380,7 +412,11 @@ class _Order(Times):
         usual = np.median(sizes)
         return bool(usual <= NOTE)
 
-    def _reduce(self, causes: Sequence[Cause], waits: _Rows) -> list[Cause]:
+    def _reduce(
+        self,
+        causes: Sequence[Cause],
+        waits: _Rows,
+    ) -> list[Cause]:
         """Return the causes that no other of them has for a cause."""
         indirect: set[Cause] = set()
         for cause in causes:
@@ -388,7 +424,8 @@ class _Order(Times):
                 continue
             for further in waits[cause.step]:
                 lag = cause.lag + further.lag
-                indirect.add(further._replace(lag=lag))
+                known = further._replace(lag=lag)
+                indirect.add(known)
 
         sends = []
         latest: dict[Process, Cause] = {}
@@ -415,14 +452,16 @@ class _Order(Times):
             return False
 
         step = self._steps[number]
+        process = step.source
         arrivals = []
         peers = []
         for k, candidate in enumerate(self._steps):
             if candidate.clock != step.clock:
                 continue
-            if candidate.destination == step.source:
-                arrivals.append(self._phase[k, GOT])
-            if candidate.source == step.source:
+            if candidate.destination == process:
+                arrived = self._phase[k, GOT]
+                arrivals.append(arrived)
+            if candidate.source == process:
                 peers.append(k)
 
         began = self._phase[number, BEGUN]
@@ -430,9 +469,9 @@ class _Order(Times):
             if k == number or chosen[k] != self._least[k]:
                 continue
             peer_began = self._phase[k, BEGUN]
-            low, high = sorted((began, peer_began))
-            between = [time for time in arrivals if low < time < high]
-            if not between:
+            low = min(began, peer_began)
+            high = max(began, peer_began)
+            if not any(low < arrived < high for arrived in arrivals):
                 return True
         return False
 
@@ -448,17 +487,12 @@ def _behind_senders(
     then than the kernel holds. With the beginnings as causes programs at slower NICs
     sent too early, in the way of what was still to go: +6 to +10 %.
     """
-    medians = []
-    holds: list[float] = []
-    for step in steps:
-        median = float(np.median(step.sizes))
-        is_large = median > HELD
-        medians.append(median)
-        holds.append(HELD if is_large else 0.0)
+    medians = [float(np.median(step.sizes)) for step in steps]
+    holds = [HELD if median > HELD else 0.0 for median in medians]
     waiting = _waits_for_large(steps, causes, holds)
 
     times = Times(steps, holds)
-    final = [list(row) for row in causes]
+    final = [[*row] for row in causes]
     final_holds = [0.0] * len(steps)
     for number, begun in waiting:
         k = begun.step
@@ -498,7 +532,9 @@ def _waits_for_large(
             gap = times.gap_behind(number, cause)
             if np.median(gap) < TOGETHER:
                 continue
-            waiting.append((number, cause))
+            wait = (number, cause)
+            waiting.append(wait)
+
             first = steps[number].first
             began = first[cause.lag :]
             rest = on_its_way(steps[k], began)
@@ -512,7 +548,8 @@ def on_its_way(step: Step, instants: Row) -> Row:
     packets = step.crossed
     counts = np.searchsorted(packets.time, instants, "right")
     crossed_bytes = packets.before[counts]
-    total = step.until[: len(instants)]
+    iterations = len(instants)
+    total = step.until[:iterations]
     return np.maximum(total - crossed_bytes, 0.0)
 
 

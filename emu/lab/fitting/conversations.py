@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -108,12 +109,14 @@ class Packets:
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by time of request, and the ring; Unfittable without one."""
-    program = np.array([program for _, program in packets.processes])
-    is_peer = program[packets.source] == program[packets.destination]
+    processes = packets.processes
+    programs = np.array([program for _, program in processes])
+    sending_program = programs[packets.source]
+    is_peer = sending_program == programs[packets.destination]
     talk = packets.some(~is_peer)
     low = np.minimum(talk.source, talk.destination)
     high = np.maximum(talk.source, talk.destination)
-    pair = low * len(packets.processes) + high
+    pair = low * len(processes) + high
     # By pair, and then by time: the last key of lexsort counts first.
     order = np.lexsort((talk.time, high, low))
 
@@ -121,8 +124,8 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     for first, last in _runs(pair[order]):
         rows = order[first:last]  # of two processes, which ask and answer in turn
         first_row = rows[0]  # whoever speaks first asks
-        client = packets.processes[talk.source[first_row]]
-        server = packets.processes[talk.destination[first_row]]
+        client = talk.source[first_row]
+        server = talk.destination[first_row]
         speakers = talk.source[rows]
         turns = [rows[begin:end] for begin, end in _runs(speakers)]
         requests = turns[::2]
@@ -132,8 +135,8 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
             request_sizes = talk.bytes[request]
             answer_sizes = talk.bytes[answer]
             exchange = Exchange(
-                client=client,
-                server=server,
+                client=processes[client],
+                server=processes[server],
                 asked=talk.span(request),
                 answered=talk.span(answer),
                 request=int(request_sizes.sum()),
@@ -141,8 +144,9 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
             )
             exchanges.append(exchange)
 
-    exchanges.sort(key=lambda exchange: exchange.asked)
-    ring = _ring(packets.some(is_peer))
+    exchanges.sort(key=attrgetter("asked"))
+    among_peers = packets.some(is_peer)
+    ring = _ring(among_peers)
     return exchanges, ring
 
 
@@ -159,10 +163,13 @@ def by_process(traffic: Traffic) -> Packets:
 
     owner = _owners(traffic)
     source_machine = rows["source"]
+    source_port = rows["source_port"]
+    source_program = owner[source_machine, source_port]
     destination_machine = rows["destination"]
-    source_program = owner[source_machine, rows["source_port"]]
-    destination_program = owner[destination_machine, rows["destination_port"]]
-    is_known = (source_program >= 0) & (destination_program >= 0)
+    destination_port = rows["destination_port"]
+    destination_program = owner[destination_machine, destination_port]
+    is_known = source_program >= 0
+    is_known &= destination_program >= 0
     size = rows["bytes"].astype(np.int64)
     known_bytes = size[is_known].sum()
     unknown = 1 - known_bytes / size.sum()
@@ -181,12 +188,13 @@ def by_process(traffic: Traffic) -> Packets:
     processes, numbers = np.unique(ends, return_inverse=True)
     sources, destinations = np.split(numbers, 2)
     machines_and_programs = [divmod(number, programs) for number in processes.tolist()]
+    times = rows["time"]
     return Packets(
         processes=tuple(machines_and_programs),
         rows=np.flatnonzero(is_known),
         source=sources,
         destination=destinations,
-        time=rows["time"][is_known],
+        time=times[is_known],
         bytes=size[is_known],
     )
 
@@ -204,11 +212,13 @@ def _owners(traffic: Traffic) -> Ints:
     owner[cells] = rows["program"]
     is_shared = owner[cells] != rows["program"]
     for machine, port, program in rows[is_shared].tolist():
+        machine_name = traffic.machines[machine]
+        last_program = owner[machine, port]
         first = traffic.programs[program]
-        second = traffic.programs[owner[machine, port]]
-        names = " and ".join(sorted((first, second)))
+        last = traffic.programs[last_program]
+        names = " and ".join(sorted((first, last)))
         raise Unfittable(
-            f"port {port} of {traffic.machines[machine]} was of programs "
+            f"port {port} of {machine_name} was of programs "
             f"{names}: what crossed there is of neither; give each a port of its own"
         )
     return owner
@@ -235,8 +245,9 @@ def _ring(packets: Packets) -> Ring:
     ring_bytes = sum(sizes[hop] for hop in hops)
     least_bytes = (1 - MOST_BESIDE) * sizes.sum()
     total = sizes.sum(0) + sizes.sum(1)
-    everybody = np.flatnonzero(total).tolist()
-    is_ring = len(members) > 1 and set(members) == set(everybody)
+    everybody = np.flatnonzero(total)
+    has_all = set(members) == set(everybody.tolist())
+    is_ring = len(members) > 1 and has_all
     if not is_ring or ring_bytes < least_bytes:
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
@@ -247,10 +258,12 @@ def _ring(packets: Packets) -> Ring:
     any_sent = []
     for source, destination in hops:
         is_sent = packets.source == source
-        is_along = is_sent & (packets.destination == destination)
+        is_taken = packets.destination == destination
+        is_along = is_sent & is_taken
         times = packets.time[is_along]
         sizes_along = packets.bytes[is_along]
-        streams.append((times, sizes_along))
+        stream = (times, sizes_along)
+        streams.append(stream)
         any_sent.append(packets.time[is_sent])
     processes = [packets.processes[member] for member in members]
     return Ring(
@@ -266,13 +279,14 @@ def _follow(sizes: Array) -> list[int]:
     ``sizes``: bytes by sender and receiver.
     """
     sent_bytes = sizes.sum(1)
-    ring = [int(sent_bytes.argmax())]
+    start = int(sent_bytes.argmax())
+    ring = [start]
+    last = start
     # The bound ends a way that gets into a loop without the first.
     while sizes.any() and len(ring) <= len(sizes):
-        last = ring[-1]
-        following = int(sizes[last].argmax())
-        if following == ring[0]:
+        last = int(sizes[last].argmax())
+        if last == start:
             break
-        ring.append(following)
+        ring.append(last)
     first = ring.index(min(ring))
     return ring[first:] + ring[:first]

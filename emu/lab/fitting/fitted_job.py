@@ -23,7 +23,11 @@ SEAT: Final = "seat"
 OFTEN = 0.5
 #: Tasks that stand for moments of a step, by their names behind its own: flows of a
 #: channel that are ready together go by name, so what goes first is ``.drained``.
-_MOMENTS = {BEGUN: "", DRAINED: ".drained", GOT: ".got"}
+_MOMENTS = {
+    BEGUN: "",
+    DRAINED: ".drained",
+    GOT: ".got",
+}
 
 
 def write_fit(
@@ -86,7 +90,11 @@ class _TaskKeys(TypedDict):
 class _Job:
     """Tasks and flows, as they are found."""
 
-    def __init__(self, traffic: Traffic, cores: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        cores: Mapping[str, float],
+    ) -> None:
         self._traffic = traffic
         self._speeds = [cores.get(name, 1.0) for name in traffic.machines]
         self._seated: set[int] = set()
@@ -127,7 +135,12 @@ class _Job:
         program_name = self._traffic.programs[program]
         return f"{program_name}-{machine_name}"
 
-    def _task(self, name: str, process: Process, times: Iterable[float]) -> _TaskKeys:
+    def _task(
+        self,
+        name: str,
+        process: Process,
+        times: Iterable[float],
+    ) -> _TaskKeys:
         machine, program = process
         machine_name = self._traffic.machines[machine]
         speed = self._speeds[machine]
@@ -154,11 +167,11 @@ class _Job:
         volume: Iterable[int] = (),
         **keys: object,
     ) -> None:
-        sizes = [f"{size} B" for size in volume] or ["0 B"]
+        sizes = [f"{size} B" for size in volume]
         flow = {
             "from": source,
             "to": destination,
-            "volume": _once(sizes),
+            "volume": _once(sizes or ["0 B"]),
             **keys,
         }
         self.flows.append(flow)
@@ -175,14 +188,15 @@ class _RingJob(_Job):
     ) -> None:
         super().__init__(traffic, cores)
         self._found = found
-        followers = [*found.ring[1:], found.ring[0]]
-        for client, following in zip(found.ring, followers, strict=True):
+        ring = found.ring
+        followers = [*ring[1:], ring[0]]
+        for client, following in zip(ring, followers, strict=True):
             self._client(client, following)
         for key, rows in found.asked.items():
             client, turn, server = key
             self._request(client, turn, server, rows)
 
-        names = [self._name(process) for process in found.ring]
+        names = [self._name(process) for process in ring]
         allreduce = {
             "among": [f"{name}.send" for name in names],
             "volume": f"{found.volume:.0f} B",
@@ -193,32 +207,42 @@ class _RingJob(_Job):
         self.collectives.append({"allreduce": allreduce})
 
     def _client(self, process: Process, following: Process) -> None:
-        stages = self._found.stages[process].copy()
+        found = self._found
+        stages = found.stages[process].copy()
         # An all-reduce is simulated by its NICs alone: what it took beyond follows it.
-        stages[0] += self._found.overhead
+        stages[0] += found.overhead
         name = self._name(process)
         rounds = len(stages) - 1
-        turns = [f"{name}.{turn}" for turn in range(rounds)]
-        if not turns:  # nothing was asked: all of its time is before the all-reduce
-            turns = [f"{name}.0"]
-            nothing = np.zeros_like(stages[0])
-            stages = np.stack([stages[0], nothing])
-        names = [*turns, f"{name}.sum"]
+        if not rounds:
+            # Nothing was asked: all of its time is before the all-reduce.
+            rounds = 1
+            (computing,) = stages
+            nothing = np.zeros_like(computing)
+            stages = np.stack([computing, nothing])
+        names = [f"{name}.{turn}" for turn in range(rounds)]
+        names.append(f"{name}.sum")
 
         for stage, times in zip(names, stages, strict=True):
             self._task(stage, process, times)
 
         send = f"{name}.send"
-        no_times = np.zeros(self._found.count)
+        no_times = np.zeros(found.count)
         self._task(send, process, no_times)
-        for earlier, later in pairwise([*names, send]):
+        names.append(send)
+        for earlier, later in pairwise(names):
             self._flow(earlier, later)
         # gloo sends when the next of the ring has said that it is ready.
-        note = [NOTE] * self._found.count
+        note = [NOTE] * found.count
         next_name = self._name(following)
         self._flow(f"{next_name}.sum", send, note)
 
-    def _request(self, client: Process, turn: int, server: Process, rows: Row) -> None:
+    def _request(
+        self,
+        client: Process,
+        turn: int,
+        server: Process,
+        rows: Row,
+    ) -> None:
         """Add what a client asks a server in a round: rows as `FittedIterations`."""
         requests, answers = rows[:2].astype(int)
         times = rows[2]
@@ -270,15 +294,21 @@ class _StepsJob(_Job):
                 moment = self._moment(found, cause)
                 self._flow(moment, name, lag=cause.lag)
 
-    def _compute(self, found: FittedSteps, number: int, part: Own) -> None:
+    def _compute(
+        self,
+        found: FittedSteps,
+        number: int,
+        part: Own,
+    ) -> None:
         """Let a step wait for what its thread computes before it is ready."""
         step = found.steps[number]
         name = self._step(step)
         task = f"{name}.own"
         self._task(task, step.source, part.seconds)
 
-        moment = self._moment(found, part.cause)
-        self._flow(moment, task, lag=part.cause.lag)
+        cause = part.cause
+        moment = self._moment(found, cause)
+        self._flow(moment, task, lag=cause.lag)
         self._flow(task, name)
 
     def _moment(self, found: FittedSteps, cause: Cause) -> str:
@@ -287,7 +317,12 @@ class _StepsJob(_Job):
         name = self._step(step)
         return name + _MOMENTS[cause.moment]
 
-    def _arrival(self, step: Step, moment: int, sizes: Ints) -> None:
+    def _arrival(
+        self,
+        step: Step,
+        moment: int,
+        sizes: Ints,
+    ) -> None:
         """Send some bytes of a step to a task without time, which then has them."""
         name = self._step(step)
         task = name + _MOMENTS[moment]
@@ -296,7 +331,8 @@ class _StepsJob(_Job):
         source = self._name(step.source)
         destination = self._name(step.destination)
         channel = f"{source}.{destination}"
-        self._flow(name, task, sizes.tolist(), channel=channel)
+        volume = sizes.tolist()
+        self._flow(name, task, volume, channel=channel)
 
     def _step(self, step: Step) -> str:
         source = self._name(step.source)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -141,7 +142,8 @@ def fit_traffic(
             raise Unfittable(f"{no_ring}{error}") from error
 
     clocks = {process: times[skip:] for process, times in marks.items()}
-    fewest = min(len(times) for times in clocks.values())
+    numbers = [len(times) for times in clocks.values()]
+    fewest = min(numbers)
     if fewest <= FEWEST:
         whole_iterations = max(fewest - 1, 0)
         raise Unfittable(
@@ -162,16 +164,19 @@ def _common_clock(clocks: Marks) -> Marks:
     Who only share a server may all begin one iteration before any begins the next, but
     mostly not within half of one.
     """
-    lengths = {len(times) for times in clocks.values()}
-    if len(lengths) > 1:
+    rows = list(clocks.values())
+    numbers = {len(times) for times in rows}
+    if len(numbers) > 1:
         return clocks
-    times = np.array(list(clocks.values()))  # (processes, iterations)
-    length = np.median(np.diff(times))
+
+    times = np.array(rows)  # (processes, iterations)
+    lengths = np.diff(times)
+    length = np.median(lengths)
     distances = np.ptp(times, axis=0)
     distance = np.median(distances)
-    begins_last = times.max(0)[:-1]
-    begins_next = times.min(0)[1:]
-    go_together = begins_last < begins_next
+    last = times.max(0)
+    first = times.min(0)
+    go_together = last[:-1] < first[1:]
     is_close = 2 * distance < length
     if is_close and np.mean(go_together) >= ALWAYS:
         return {ALL: times[0]}
@@ -192,33 +197,36 @@ def fit_iterations(
     """
     packets = by_process(traffic)
     exchanges, ring = conversations(packets)
-    by_client: dict[Process, list[Exchange]] = {client: [] for client in ring.members}
+    by_client: dict[Process, list[Exchange]]
+    by_client = {client: [] for client in ring.members}
     for exchange in exchanges:
         if exchange.client in by_client:
             by_client[exchange.client].append(exchange)
 
     sums = _sums(ring, by_client, count)
     rounds: dict[Process, list[_Rounds]] = {}
+    numbers = []
     for place, client in enumerate(ring.members):
-        starts = sums.summed[place, :-1].tolist()
-        ends = sums.began[place, 1:].tolist()
-        exchanges_of_client = by_client[client]
-        rounds[client] = []
-        for start, end in zip(starts, ends, strict=True):
-            rounds_between = _rounds(exchanges_of_client, start, end)
-            rounds[client].append(rounds_between)
+        starts = sums.summed[place, :-1]
+        ends = sums.began[place, 1:]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        asked = by_client[client]
+        row = [_rounds(asked, start, end) for start, end in spans]
+        rounds[client] = row
+        numbers.append([len(turns) for turns in row])
 
-    numbers = [[len(turns) for turns in row] for row in rounds.values()]
     counts = np.array(numbers)
     usual = np.median(counts) if counts.size else 0
-    is_usual = np.all(counts <= usual + MORE_ROUNDS, axis=0)
+    most = usual + MORE_ROUNDS
+    is_usual = np.all(counts <= most, axis=0)
     alike = longest_run(is_usual)
     # Iterations are numbered from the second all-reduce on, `skip` from the first.
     first = max(alike.start, skip - 1)
     last = alike.stop
-    if last - first < FEWEST:
+    length = last - first
+    if length < FEWEST:
         raise Unfittable(
-            f"{last - first} iterations of the same kind follow one another, a fit "
+            f"{length} iterations of the same kind follow one another, a fit "
             f"needs {FEWEST}"
         )
     alike_rounds = {client: row[first:last] for client, row in rounds.items()}
@@ -236,7 +244,7 @@ def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
     """Return the seconds of every answer, without those before the one before."""
     services = {}
     free: dict[Process, float] = {}
-    by_answer = sorted(exchanges, key=lambda exchange: exchange.answered)
+    by_answer = sorted(exchanges, key=attrgetter("answered"))
     for exchange in by_answer:
         answer, _ = exchange.answered
         _, asked = exchange.asked
@@ -253,11 +261,13 @@ def _sums(
     count: int | None,
 ) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
-    sent_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
+    sent_before = [_sum_before(sizes) for _, sizes in ring.sent]
     answers = []
     for client in ring.members:
-        spans_of_answers = [exchange.answered for exchange in by_client[client]]
-        ends_of_answers = [last for _, last in spans_of_answers]
+        ends_of_answers = []
+        for exchange in by_client[client]:
+            _, last = exchange.answered
+            ends_of_answers.append(last)
         answers.append(sorted(ends_of_answers))
     bursts = _bursts(ring, answers)
     burst_size = _usual_burst(bursts, sent_before)
@@ -275,8 +285,10 @@ def _sums(
         spans.append(spans_of_member)
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
+        fewest = min(numbers)
+        most = max(numbers)
         raise Unfittable(
-            f"processes of the ring sent {min(numbers)} to {max(numbers)} all-reduces "
+            f"processes of the ring sent {fewest} to {most} all-reduces "
             f"of {usual:,.0f} bytes, as many of each are needed"
         )
 
@@ -293,13 +305,26 @@ def _sums(
             bursts=bursts_of_member,
         )
         began.append(firsts)
+
     # In a ring of n each sends 2 (n - 1) pieces of an n-th.
     n = len(ring.members)
-    volume = usual * n / (2 * (n - 1))
-    return _Sums(began=np.array(began), summed=sum_times, volume=volume)
+    pieces_sent = 2 * (n - 1)
+    return _Sums(
+        began=np.array(began),
+        summed=sum_times,
+        volume=usual * n / pieces_sent,
+    )
 
 
-def _usual_burst(bursts: list[list[_Burst]], sent_before: list[Ints]) -> int:
+def _sum_before(sizes: Ints) -> Ints:
+    """Return the bytes before each of some packets, and those of all."""
+    return np.append(0, np.cumsum(sizes))
+
+
+def _usual_burst(
+    bursts: list[list[_Burst]],
+    sent_before: list[Ints],
+) -> int:
     """Return the usual bytes of bursts, by what each member had sent before packets."""
     sizes = []
     for counts, row in zip(sent_before, bursts, strict=True):
@@ -309,7 +334,11 @@ def _usual_burst(bursts: list[list[_Burst]], sent_before: list[Ints]) -> int:
     return usual_size(sizes)
 
 
-def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
+def _iteration_size(
+    ring: Ring,
+    usual: float,
+    count: int | None,
+) -> float:
     """Return the bytes that a member sends in an iteration, of one or several sums.
 
     The ``usual`` bytes of a burst where nothing repeats, or that with these.
@@ -317,17 +346,20 @@ def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
     no_answers: list[list[float]] = [[] for _ in ring.members]
     bursts = _bursts(ring, no_answers, _SHORT_SILENCE)
     for (times, sizes), row in zip(ring.sent, bursts, strict=True):
-        sent_before = np.append(0, np.cumsum(sizes))
+        sent_before = _sum_before(sizes)
         firsts = np.array([first for first, _ in row])
+        places = sent_before[firsts]
         total = int(sent_before[-1])
-        chain = find_chain(sent_before[firsts], total)
+        chain = find_chain(places, total)
         if chain is None:
             continue
+
         beginnings = firsts[chain.bursts]
-        began = times[beginnings].tolist()
-        turns = count_turns(began, chain.turns, count)
+        began = times[beginnings]
+        turns = count_turns(began.tolist(), chain.turns, count)
         size = chain.period * turns
-        is_usual = abs(size / usual - 1) <= TOLERANCE
+        excess = size / usual - 1
+        is_usual = abs(excess) <= TOLERANCE
         return usual if is_usual else size
     return usual
 
@@ -344,16 +376,18 @@ def _bursts(
     times = np.sort(np.concatenate(ring.any_sent))
     gaps = np.diff(times)
     quiet = np.flatnonzero(gaps > silence)
-    # The middle of each silence.
-    silences = (times[quiet] + times[quiet + 1]) / 2
+    begins = times[quiet]
+    ends = times[quiet + 1]
+    middles = (begins + ends) / 2
     bursts = []
     for (send_times, _), instants in zip(ring.sent, answers, strict=True):
         # Processes that ask no server have no answers: silence parts what they send.
-        numbers = np.searchsorted(instants or silences, send_times)
+        numbers = np.searchsorted(instants or middles, send_times)
         changes = np.flatnonzero(np.diff(numbers))
         cuts = changes + 1
         edges = [0, *cuts.tolist(), len(send_times)]
-        bursts.append(list(pairwise(edges)))
+        bursts_of_member = list(pairwise(edges))
+        bursts.append(bursts_of_member)
     return bursts
 
 
@@ -388,12 +422,14 @@ def _whole(
         for start in reversed(range(earliest, end)):
             first, _ = bursts[start]
             size = int(sent[last] - sent[first])
-            count = round(size / usual)
-            excess = size / usual - count
+            volumes = size / usual
+            count = round(volumes)
+            excess = volumes - count
             # What was lost crossed twice, so that a sum may be larger than it is.
             if count and -TOLERANCE <= excess <= AGAIN:
                 rest = best[start]
-                lack = min(round(100 * excess), 0)
+                hundredths = round(100 * excess)
+                lack = min(hundredths, 0)
                 span = times[first] - times[last - 1]
                 candidate = _Best(
                     sums=rest.sums + count,
@@ -415,11 +451,13 @@ def _whole(
         first, _ = bursts[start]
         _, last = bursts[end - 1]
         count = best[end].sums - best[start].sums
-        marks = np.linspace(sent[first], sent[last], count + 1)
         # All-reduces that ran together are of as many bytes each.
-        cuts = np.searchsorted(sent, marks[1:-1])
+        marks = np.linspace(sent[first], sent[last], count + 1)
+        inner_marks = marks[1:-1]
+        cuts = np.searchsorted(sent, inner_marks)
         edges = [first, *cuts.tolist(), last]
-        ranges += reversed(list(pairwise(edges)))
+        parts = list(pairwise(edges))
+        ranges += reversed(parts)
         end = start
     return ranges[::-1]
 
@@ -446,7 +484,11 @@ def _first_after(
     return firsts
 
 
-def _rounds(exchanges: Sequence[Exchange], began: float, ended: float) -> _Rounds:
+def _rounds(
+    exchanges: Sequence[Exchange],
+    began: float,
+    ended: float,
+) -> _Rounds:
     """Return the exchanges of a process between two instants, by round."""
     rounds: _Rounds = []
     round_end = -np.inf
@@ -473,26 +515,31 @@ def _fit_rounds(
     first: int,
 ) -> FittedIterations:
     count = len(sums.began[0])
-    most = max(len(turns) for row in rounds.values() for turns in row)
+    most = 0
+    for row in rounds.values():
+        most = max(most, *map(len, row))
     shape = (most + 1, count)
     stages = {client: np.zeros(shape) for client in ring.members}
     requests: dict[Asked, Row] = {}
     for place, client in enumerate(ring.members):
+        times = stages[client]
         for number, iteration in enumerate(rounds[client]):
             had = sums.summed[place, number]
             for turn, exchanges in enumerate(iteration):
                 starts = [exchange.asked[0] for exchange in exchanges]
                 ends = [exchange.answered[1] for exchange in exchanges]
-                stages[client][turn, number] = min(starts) - had
+                times[turn, number] = min(starts) - had
                 had = max(ends)
                 for exchange in exchanges:
                     key = (client, turn, exchange.server)
-                    rows = requests.setdefault(key, np.zeros((3, count)))
+                    if key not in requests:
+                        requests[key] = np.zeros((3, count))
                     seconds = services[exchange]
                     # A process may ask the same server more than once in a round.
-                    rows[:, number] += (exchange.request, exchange.answer, seconds)
+                    asked = requests[key]
+                    asked[:, number] += (exchange.request, exchange.answer, seconds)
             computation = sums.began[place, number] - had
-            stages[client][-1, number] = max(computation, 0.0)
+            times[-1, number] = max(computation, 0.0)
 
     last_began = sums.began.max(0)
     last_summed = sums.summed[:, 1:].max(0)
@@ -532,7 +579,8 @@ class Template(StrEnum):
 
 
 def mean_iterations(
-    found: FittedIterations | FittedSteps, template: Template
+    found: FittedIterations | FittedSteps,
+    template: Template,
 ) -> FittedIterations:
     """Return as many iterations, all like the mean of those that were found.
 
@@ -554,12 +602,18 @@ def mean_iterations(
             "such runs"
         )
 
-    def mean(rows: Row, byte_rows: int = 0) -> Row:
-        """Return the mean of each row in all iterations, the first rows in bytes."""
-        means = rows.mean(1, keepdims=True)
-        means[:byte_rows] = np.rint(means[:byte_rows])
-        return np.repeat(means, found.count, axis=1)
-
-    stages = {process: mean(times) for process, times in found.stages.items()}
-    asked = {key: mean(rows, byte_rows=2) for key, rows in found.asked.items()}
+    count = found.count
+    stages = {}
+    for process, times in found.stages.items():
+        stages[process] = _mean(times, count)
+    asked = {}
+    for key, rows in found.asked.items():
+        asked[key] = _mean(rows, count, byte_rows=2)
     return replace(found, stages=stages, asked=asked)
+
+
+def _mean(rows: Row, count: int, byte_rows: int = 0) -> Row:
+    """Return the mean of each row in all iterations, the first rows in bytes."""
+    means = rows.mean(1, keepdims=True)
+    means[:byte_rows] = np.rint(means[:byte_rows])
+    return np.repeat(means, count, axis=1)

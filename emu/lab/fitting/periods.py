@@ -33,7 +33,11 @@ _MOST = 0.6
 FEWEST = 5
 
 
-def find_marks(packets: Packets, traffic: Traffic, count: int | None = None) -> Marks:
+def find_marks(
+    packets: Packets,
+    traffic: Traffic,
+    count: int | None = None,
+) -> Marks:
     """Return the beginnings of iterations, of all processes or of each its own.
 
     A ``count`` of iterations decides where several periods may make one. Raises
@@ -43,7 +47,8 @@ def find_marks(packets: Packets, traffic: Traffic, count: int | None = None) -> 
     try:
         times = _of_all(packets, traffic)
     except Unfittable as why:
-        for program in range(len(traffic.programs)):
+        programs = len(traffic.programs)
+        for program in range(programs):
             marks = _of_each(packets, traffic, program)
             if marks:
                 return marks
@@ -67,22 +72,24 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
     trials: set[tuple[int, str]] = set()
     candidates = sorted(_candidates(packets), key=_rank)
     for times in candidates:
-        gaps = np.diff(times)
-        period = f"{np.median(gaps):.2g}"
+        length = len(times)
+        usual_gap = np.median(np.diff(times))
+        period = f"{usual_gap:.2g}"
         # Several pairs of processes tell the same period: one of them is tried.
-        trial = (len(times), period)
+        trial = (length, period)
         is_known = trial in trials
-        if is_known or len(times) <= best:
+        if is_known or length <= best:
             continue
         trials.add(trial)
 
         try:
             iterations = _whole(packets, traffic, times)
         except Unfittable as why:
-            count = np.count_nonzero(_within(packets, times))
+            is_within = _within(packets, times)
+            count = int(np.count_nonzero(is_within))
             if count > nearest_packets:
-                nearest_packets = int(count)
-                nearest = f"bursts come every {period} s, {len(times)} times, but {why}"
+                nearest_packets = count
+                nearest = f"bursts come every {period} s, {length} times, but {why}"
             continue
         if iterations > best:
             best = iterations
@@ -101,7 +108,8 @@ def _rank(times: Row) -> tuple[int, float]:
 def _within(packets: Packets, times: Row) -> Mask:
     """Return which packets came from the first of some times until before the last."""
     is_past_first = packets.time >= times[0]
-    return np.asarray(is_past_first & (packets.time < times[-1]))
+    is_before_last = packets.time < times[-1]
+    return np.asarray(is_past_first & is_before_last)
 
 
 def _unsteadiness(times: Row) -> float:
@@ -112,25 +120,36 @@ def _unsteadiness(times: Row) -> float:
     return float(np.median(distances) / usual)
 
 
-def _whole(packets: Packets, traffic: Traffic, times: Row) -> int:
+def _whole(
+    packets: Packets,
+    traffic: Traffic,
+    times: Row,
+) -> int:
     """Return how many iterations in a row have all parts, if these begin some.
 
     Raises Unfittable when they are no iterations of the packets.
     """
-    sizes_within = packets.bytes[_within(packets, times)]
-    share = float(sizes_within.sum() / packets.bytes.sum())
+    is_within = _within(packets, times)
+    bytes_within = packets.bytes[is_within].sum()
+    share = float(bytes_within / packets.bytes.sum())
     if share < _MOST:
-        raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
+        rest = 1 - share
+        raise Unfittable(f"{rest:.0%} of all bytes crossed before and after")
 
     steps = steps_between(packets, traffic, {ALL: times})
-    count = len(times[longest(steps)])
+    span = longest(steps)
+    count = len(times[span])
     least = MOST * (len(times) - 1)
     if count < least:
         raise Unfittable(f"{count} in a row have all of their parts")
     return count
 
 
-def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
+def _of_each(
+    packets: Packets,
+    traffic: Traffic,
+    program: int,
+) -> Marks:
     """Return the iterations of every process of one program; empty if one has none.
 
     Empty as well where two of them talk, or two others: those have no iterations.
@@ -140,9 +159,11 @@ def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
         _, program_of_process = process
         if program_of_process != program:
             continue
-        is_end = (packets.source == number) | (packets.destination == number)
+        is_source = packets.source == number
+        is_destination = packets.destination == number
+        exchanged = packets.some(is_source | is_destination)
         try:
-            marks[process] = _of_all(packets.some(is_end), traffic)
+            marks[process] = _of_all(exchanged, traffic)
         except Unfittable:
             return {}
 
@@ -177,7 +198,8 @@ def _candidates(packets: Packets) -> Iterator[Row]:
             first = np.append(0, silent_places + 1)
             count_of_bursts = len(first)
             # Another silence that parts it into as many bursts parts it alike.
-            if count_of_bursts in counts or count_of_bursts < FEWEST:
+            is_known = count_of_bursts in counts
+            if is_known or count_of_bursts < FEWEST:
                 continue
             counts.add(count_of_bursts)
             times = _longest_row(stream, first)
@@ -195,9 +217,11 @@ def _longest_row(sent: Packets, first: Ints) -> Row:
     distance = np.abs(sizes - usual)
     tolerance = max(_BYTES, _ALIKE * usual)
     is_usual = distance <= tolerance
-    began: Row = sent.time[first[is_usual]]
+    usual_first = first[is_usual]
+    began: Row = sent.time[usual_first]
     if len(began) < FEWEST:
         return began
+
     gaps = np.diff(began)
     longest_gap = _MISSING * np.median(gaps)
     last_before = np.flatnonzero(gaps > longest_gap)
@@ -209,5 +233,6 @@ def usual_size(sizes: Sequence[int] | Ints) -> int:
     """Return the size in the middle of all bytes: there may be many small ones."""
     ranks = np.sort(sizes)
     total = np.cumsum(ranks)
-    middle = np.searchsorted(total, total[-1] / 2)
+    half = total[-1] / 2
+    middle = np.searchsorted(total, half)
     return int(ranks[middle])

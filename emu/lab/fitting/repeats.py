@@ -70,22 +70,27 @@ def find_chain(places: Places, total: int) -> Chain | None:
 
     ``places`` are the bytes before each burst, ascending; ``total`` those of all.
     """
-    step = 1 + len(places) // (2 * _STARTS)
-    starts = range(0, len(places) // 2, step)
+    count = len(places)
+    step = 1 + count // (2 * _STARTS)
+    starts = range(0, count // 2, step)
     chains = []
     for period in _find_periods(places, total):
         candidates = [_follow(places, start, period) for start in starts]
-        longest = max(candidates, key=lambda chain: len(chain.bursts))
+        longest = max(candidates, key=_count_bursts)
         chains.append(longest)
 
     covers = [chain.cover(total) for chain in chains]
     best = max(covers, default=0.0)
     least = max(_COVERED, _AS_GOOD * best)
-    for chain in chains:
+    for chain, cover in zip(chains, covers, strict=True):
         is_often = len(chain.bursts) > _FEWEST
-        if is_often and chain.cover(total) >= least:
+        if is_often and cover >= least:
             return chain
     return None
+
+
+def _count_bursts(chain: Chain) -> int:
+    return len(chain.bursts)
 
 
 def _find_periods(places: Places, total: int) -> list[int]:
@@ -102,31 +107,37 @@ def _find_periods(places: Places, total: int) -> list[int]:
         return []
 
     # Alike distances are of one period: the one in the middle stands for it.
-    tolerance = np.maximum(_BYTES, _BESIDE * distances[1:])
+    shares = _BESIDE * distances[1:]
+    tolerance = np.maximum(_BYTES, shares)
     is_new = np.diff(distances) > tolerance / 2
     cuts = np.flatnonzero(is_new)
     groups = np.split(distances, cuts + 1)
     groups.sort(key=len, reverse=True)
-    most_frequent = groups[:_MOST_TRIES]
-    usual = [int(np.median(group)) for group in most_frequent]
-    return sorted(usual)
+    periods = []
+    for group in groups[:_MOST_TRIES]:
+        usual = np.median(group)
+        periods.append(int(usual))
+    return sorted(periods)
 
 
 def _follow(places: Places, start: int, period: float) -> Chain:
     """Return the bursts whole periods behind one; some may have run together."""
     tolerance = max(_BYTES, _BESIDE * period)
-    chain = Chain(period, bursts=[start], turns=[0])
+    bursts = [start]
+    turns = [0]
+    turn = 0
     last_place = places[start]
     for burst in range(start + 1, len(places)):
-        distance = places[burst] - last_place
+        place = places[burst]
+        distance = place - last_place
         count = round(distance / period)
         offset = abs(distance - count * period)
         if count and offset <= count * tolerance:
-            turn = chain.turns[-1] + count
-            chain.bursts.append(burst)
-            chain.turns.append(turn)
-            last_place = places[burst]
-    return chain
+            turn += count
+            bursts.append(burst)
+            turns.append(turn)
+            last_place = place
+    return Chain(period, bursts, turns)
 
 
 def count_turns(
@@ -139,7 +150,9 @@ def count_turns(
     ``turns`` are the numbers of the periods. A stated number of ``iterations`` decides.
     Raises Unfittable when it does not fit, and where two readings are as likely.
     """
-    count = turns[-1] - turns[0] + 1
+    first = turns[0]
+    last = turns[-1]
+    count = last - first + 1
     if iterations is not None:
         return _turns_of(count, iterations)
 
@@ -158,10 +171,11 @@ def count_turns(
 
     length = times[-1] - times[0]
     seconds = length / max(1, count - 1)
+    longer = number * seconds
     fewer = count // number
     raise Unfittable(
         f"what crossed reads as {count} iterations of {seconds:.3g} s, or as "
-        f"{fewer} of {number * seconds:.3g} s with {number} alike parts: "
+        f"{fewer} of {longer:.3g} s with {number} alike parts: "
         f"--iterations {count} or --iterations {fewer} decides"
     )
 
@@ -182,7 +196,8 @@ def _explain(times: Row, turns: Ints, number: int) -> float:
     """Return the share of the variation of periods that their turns explain."""
     is_next = np.diff(turns) == 1
     lengths = np.diff(times)[is_next]
-    residues = turns[:-1][is_next] % number
+    earlier_turns = turns[:-1][is_next]
+    residues = earlier_turns % number
     # Programs warm up.
     warm = len(lengths) // 4
     lengths = lengths[warm:]
@@ -208,7 +223,8 @@ def _explain(times: Row, turns: Ints, number: int) -> float:
             middle = np.median(part)
             distances = np.abs(part - middle)
             rest += distances.sum()
-    return float(1 - rest / variation.sum())
+    unexplained = rest / variation.sum()
+    return float(1 - unexplained)
 
 
 def settle(edges: Places, places: Places) -> Places:
@@ -217,7 +233,8 @@ def settle(edges: Places, places: Places) -> Places:
     A mark is of what was called before it, of which some crosses behind it. So an
     iteration begins at one of the ``places`` that repeat as often as the marks.
     """
-    usual = float(np.median(np.diff(edges)))
+    volumes = np.diff(edges)
+    usual = float(np.median(volumes))
     chain = None
     is_clear = _FEWEST < len(places) <= _MOST_PLACES
     if usual and is_clear:
@@ -225,7 +242,9 @@ def settle(edges: Places, places: Places) -> Places:
         chain = find_chain(places, total)
     if chain is None:
         return edges
-    count = max(1, round(usual / chain.period))
+
+    periods = round(usual / chain.period)
+    count = max(1, periods)
     volume = count * chain.period
     difference = abs(volume / usual - 1)
     if difference > _SETTLED:
@@ -238,11 +257,13 @@ def settle(edges: Places, places: Places) -> Places:
     distances = []
     for residue in range(count):
         iterations = (positions - residue) / count
-        distance = np.abs(iterations - np.rint(iterations))
-        distances.append(float(np.median(distance)))
+        offsets = np.abs(iterations - np.rint(iterations))
+        distance = np.median(offsets)
+        distances.append(float(distance))
     residue = int(np.argmin(distances))
 
-    iterations = np.rint((positions - residue) / count)
+    nearest = (positions - residue) / count
+    iterations = np.rint(nearest)
     steps = np.diff(iterations)
     if np.any(steps != 1):
         return edges
@@ -251,7 +272,11 @@ def settle(edges: Places, places: Places) -> Places:
     return np.rint(settled).astype(np.int64)
 
 
-def _convert(values: Row | Places, known: Row, results: Row) -> Row:
+def _convert(
+    values: Row | Places,
+    known: Row,
+    results: Row,
+) -> Row:
     """Return what belongs to values between known pairs, and beyond them as far on."""
     first = known[0]
     last = known[-1]

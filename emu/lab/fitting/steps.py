@@ -125,8 +125,9 @@ class Step:
         for name in _BY_ITERATION:
             values = getattr(self, name)
             rows[name] = np.roll(values, iterations)
-        is_later = iterations >= 0
-        vacant = slice(0, iterations) if is_later else slice(iterations, None)
+        vacant = slice(0, iterations)
+        if iterations < 0:
+            vacant = slice(iterations, None)
         for row in rows.values():
             row[vacant] = np.nan
         return replace(self, **rows)
@@ -136,7 +137,11 @@ class Step:
 _BY_ITERATION = ("first", "last", "sizes", "until", "call", "taken")
 
 
-def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
+def steps_between(
+    packets: Packets,
+    traffic: Traffic,
+    marks: Marks,
+) -> list[Step]:
     """Return all steps of the iterations between marks.
 
     Raises Unfittable where a process sends another neither as many bytes in every
@@ -164,35 +169,55 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
             bounds = _cut(iterations, pair_name, total)
         except Unfittable:
             iterations = _Iterations.between(
-                stream, sent, starts, silence, settled=True
+                stream,
+                sent,
+                starts,
+                silence,
+                settled=True,
             )
             bounds = _cut(iterations, pair_name, total)
+
         for number, (begin, end) in enumerate(pairwise(bounds)):
+            rows = iterations.rows(begin, end)
             step = Step(
                 source=source,
                 destination=destination,
                 number=number,
                 clock=clock,
                 crossed=iterations.crossed,
-                **iterations.rows(begin, end),
+                **rows,
             )
-            # Iterations were cut where all is quiet: a step is of the one it begins in.
-            is_present = ~np.isnan(step.first)
-            present = np.flatnonzero(is_present)
-            numbers = np.searchsorted(starts, step.first[present], "right") - 1
-            lag = int(np.median(numbers - present))
+            lag = _lag_of(step, starts)
             steps.append(step.roll(lag))
     return steps
 
 
-def _silence(source: Process, destination: Process, traffic: Traffic) -> float:
+def _lag_of(step: Step, starts: Row) -> int:
+    """Return how many iterations later than it was cut a step usually begins.
+
+    Iterations were cut where all is quiet: a step is of the one that it begins in.
+    """
+    is_present = ~np.isnan(step.first)
+    present = np.flatnonzero(is_present)
+    began = step.first[present]
+    numbers = np.searchsorted(starts, began, "right") - 1
+    lags = numbers - present
+    return int(np.median(lags))
+
+
+def _silence(
+    source: Process,
+    destination: Process,
+    traffic: Traffic,
+) -> float:
     """Return the seconds of silence that part two steps, by the slower NIC."""
     source_machine, _ = source
     destination_machine, _ = destination
     nic_out = traffic.nics[0, source_machine]
     nic_in = traffic.nics[1, destination_machine]
     slower_rate = float(min(nic_out, nic_in))
-    return max(_SILENCE, _SILENT * FULL / slower_rate)
+    crossing = _SILENT * FULL / slower_rate
+    return max(_SILENCE, crossing)
 
 
 def _clock_of(
@@ -215,9 +240,10 @@ def _clock_of(
             lengths = np.diff(marks[process])
             seconds = np.median(lengths)
             periods.append(f"{name} {seconds:.4g} s")
+        listed = ", ".join(periods)
         raise Unfittable(
             f"{pair}: iterations of processes do not go together "
-            f"({', '.join(periods)}), and it is not clear of which these are part: "
+            f"({listed}), and it is not clear of which these are part: "
             "--mark LINE that one program prints says it"
         )
     return clocks[0]
@@ -230,9 +256,12 @@ def _short(sizes: Ints) -> Mask:
         # Most bytes go in full packets, which another MTU makes of another size.
         values, places = np.unique(sizes, return_inverse=True)
         totals = np.bincount(places, sizes)
-        usual = int(values[totals.argmax()])
-        full = usual if usual >= _SMALL else FULL
-    is_short = (sizes % full != 0) & (sizes % FULL != 0)
+        most = totals.argmax()
+        usual = int(values[most])
+        if usual >= _SMALL:
+            full = usual
+    is_short = sizes % full != 0
+    is_short &= sizes % FULL != 0
     return np.asarray(is_short)
 
 
@@ -274,27 +303,29 @@ class _Iterations:
         called = np.maximum.accumulate(sent.called)
         cuts = marks + _quiet(called, marks)
         edges = np.searchsorted(called, cuts)
+        before = curve.before
         if settled:
-            silent_places = curve.before[1:-1][is_silent]
-            bytes_before = settle(curve.before[edges], silent_places)
-            edges = np.searchsorted(curve.before[:-1], bytes_before)
+            inner_places = before[1:-1]
+            silent_places = inner_places[is_silent]
+            settled_places = settle(before[edges], silent_places)
+            edges = np.searchsorted(before[:-1], settled_places)
 
         joints = []
+        is_split = sent.is_split
         for first, last in pairwise(edges.tolist()):
             span = slice(first, last)
             starts = first + np.flatnonzero(is_start[span])
-            is_split = sent.is_split[span]
-            splits = first + np.flatnonzero(is_split)
+            splits = first + np.flatnonzero(is_split[span])
             # A message may begin amid the last packet of the one before it.
-            amid = curve.before[splits] + sent.split[splits]
-            places = np.union1d(curve.before[starts], amid)
-            joints.append(places - curve.before[first])
+            amid = before[splits] + sent.split[splits]
+            places = np.union1d(before[starts], amid)
+            joints.append(places - before[first])
 
-        bytes_before = curve.before[edges]
+        places_of_edges = before[edges]
         return cls(
             crossed=curve,
-            starts=bytes_before[:-1],
-            volumes=np.diff(bytes_before),
+            starts=places_of_edges[:-1],
+            volumes=np.diff(places_of_edges),
             joints=joints,
             sent=sent,
         )
@@ -323,20 +354,27 @@ class _Iterations:
             "call": call,
             "taken": self.sent.taken[last_places],
         }
-        is_sent = (self.volumes > 0) & ~np.isnan(sizes)
+        is_sent = self.volumes > 0
+        is_sent &= ~np.isnan(sizes)
         return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
 
 
-def _part(packets: Packets, sent: Sent, is_silent: Mask) -> Mask:
+def _part(
+    packets: Packets,
+    sent: Sent,
+    is_silent: Mask,
+) -> Mask:
     """Return behind which packets something has ended, for all but the last.
 
     Behind a silence, and a packet that is not full. Where calls are known, between two
     of these alone: and where a program paused, or had sent a note.
     """
-    is_end = is_silent | _short(packets.bytes[:-1])
+    sizes = packets.bytes[:-1]
+    is_end = is_silent | _short(sizes)
     pauses = sent.called[1:] - sent.taken[:-1]
-    is_note = packets.bytes[:-1] <= NOTE
-    is_apart = is_end | (pauses > _PAUSE) | is_note
+    is_paused = pauses > _PAUSE
+    is_note = sizes <= NOTE
+    is_apart = is_end | is_paused | is_note
     next_calls = sent.call[1:]
     is_other = next_calls != sent.next_call[:-1]
     is_known = next_calls >= 0
@@ -372,10 +410,12 @@ def _cut(iterations: _Iterations, pair: str, total: float) -> list[Row]:
         return [nothing, volumes.astype(np.float64)]
 
     pieces = [len(cuts) for cuts in joints]
+    fewest = min(pieces)
+    most = max(pieces)
     low, high = np.quantile(volumes, [0.1, 0.9])
     raise Unfittable(
         f"{pair} sent {low:,.0f} to {high:,.0f} bytes in an iteration, in "
-        f"{min(pieces)} to {max(pieces)} pieces: these are no "
+        f"{fewest} to {most} pieces: these are no "
         "iterations that repeat; --mark LINE states others"
     )
 
@@ -385,7 +425,8 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
     names = []
     for machine, program in ends:
         machine_name = traffic.machines[machine]
-        names.append(f"{traffic.programs[program]} on {machine_name}")
+        program_name = traffic.programs[program]
+        names.append(f"{program_name} on {machine_name}")
     return " to ".join(names)
 
 
@@ -424,12 +465,17 @@ def _bounds(joints: list[Ints], sent: Ints) -> list[Row] | None:
     near_bytes = max(_BYTES + twice, _NEAR * usual)
     is_usual = np.abs(sent - usual) <= near_bytes
     if np.mean(is_usual) >= MOST:
-        all_joints = np.concatenate(joints)
-        places = _places(all_joints, near_bytes, usual, len(sent))
+        places = _places(
+            np.concatenate(joints),
+            near_bytes=near_bytes,
+            usual=usual,
+            iterations=len(sent),
+        )
         bounds = [nothing]
         for place in places:
-            cuts = np.array([_nearest(row, place) for row in joints])
-            bounds.append(np.minimum(cuts, sent))
+            cuts = [_nearest(row, place) for row in joints]
+            bound = np.minimum(np.array(cuts), sent)
+            bounds.append(bound)
         return [*bounds, everything]
 
     counts = np.array([len(row) for row in joints])
@@ -455,23 +501,26 @@ def _places(
     At the end it must be most of them: the last packet may come twice now and then.
     """
     values, counts = np.unique(joints, return_counts=True)
-    same = values[counts >= _OFTEN * iterations]  # however close to one another
+    is_often = counts >= _OFTEN * iterations
     is_same = np.zeros(len(joints), bool)
     groups = []
-    for value in same:
-        is_same |= np.abs(joints - value) <= _BYTES
-        groups.append(joints[joints == value])
+    for value in values[is_often]:  # however close to one another
+        distances = np.abs(joints - value)
+        is_same |= distances <= _BYTES
+        group = joints[joints == value]
+        groups.append(group)
 
     other_joints = joints[~is_same].astype(float)
     points = np.sort(other_joints)
-    distances = np.diff(points)
-    gaps = np.flatnonzero(distances > _BYTES)
-    groups += np.split(points, gaps + 1)
+    gaps = np.diff(points)
+    cuts = np.flatnonzero(gaps > _BYTES)
+    groups += np.split(points, cuts + 1)
 
     places: list[float] = []
+    end = usual - near_bytes
     for group in groups:
         place = float(np.median(group)) if len(group) else usual
-        share = _OFTEN if place < usual - near_bytes else MOST
+        share = _OFTEN if place < end else MOST
         if len(group) >= share * iterations:
             places.append(place)
     return sorted(places)
@@ -483,4 +532,5 @@ def _nearest(joints: Ints, place: float) -> float:
     has_cut = distance.min(initial=np.inf) <= _BYTES
     if not has_cut:
         return place
-    return float(joints[distance.argmin()])
+    nearest = distance.argmin()
+    return float(joints[nearest])

@@ -48,42 +48,53 @@ def follow_threads(found: FittedSteps, traffic: Traffic) -> FittedSteps:
 
     Steps of which some were not keep what order in time says.
     """
+    steps = found.steps
     threads = Threads(traffic)
-    begins = _list_begins(found.steps)
+    begins = _list_begins(steps)
     holds = []
-    for step, held in zip(found.steps, found.held, strict=True):
-        holds.append(_hold(step, held))
-    sends = _Sends(found.steps, holds)
+    for step, held in zip(steps, found.held, strict=True):
+        hold = _hold(step, held)
+        holds.append(hold)
+    sends = _Sends(steps, holds)
 
     rows = []
     computing = {}
-    for number, step in enumerate(found.steps):
-        causes = sends.behind(found.causes[number], number)
+    for number, step in enumerate(steps):
+        row = found.causes[number]
+        causes = sends.behind(row, number)
         if step.is_noted:
             calls = step.call.astype(int)
             pauses = [threads.pause(call, begins) for call in calls]
             sent_earlier = _sent_earlier(pauses, begins)
             earlier = sends.behind(sent_earlier, number)
-            receipts = _received(pauses, number, found.steps)
+            receipts = _received(pauses, number, steps)
             causes = _join(causes, earlier, receipts)
 
-            part = sends.compute(pauses, earlier) if receipts else None
+            part = None
+            if receipts:
+                part = sends.compute(pauses, earlier)
             if part is not None:
                 computing[number] = part
                 causes.remove(part.cause)
         rows.append(tuple(causes))
 
     waited = _list_waited(rows, computing, holds)
-    return replace(found, causes=tuple(rows), held=waited, computing=computing)
+    return replace(
+        found,
+        causes=tuple(rows),
+        held=waited,
+        computing=computing,
+    )
 
 
 def _list_begins(steps: _Steps) -> _Begins:
     begins = {}
     for number, step in enumerate(steps):
         calls = step.call.tolist()
-        for iteration, call in enumerate(calls):
-            if call >= 0:
-                begins[int(call)] = (number, iteration)
+        for iteration, value in enumerate(calls):
+            if value >= 0:
+                call = int(value)
+                begins[call] = (number, iteration)
     return begins
 
 
@@ -96,19 +107,25 @@ def _list_waited(
     awaited = [part.cause for part in computing.values()]
     for row in rows:
         awaited.extend(row)
+
     waited = [0.0] * len(holds)
     for cause in awaited:
         if cause.moment == DRAINED:
-            waited[cause.step] = holds[cause.step]
+            number = cause.step
+            waited[number] = holds[number]
     return tuple(waited)
 
 
-def _join(causes: _Row, earlier: _Row, receipts: _Row) -> list[Cause]:
+def _join(
+    causes: _Row,
+    earlier: _Row,
+    receipts: _Row,
+) -> list[Cause]:
     """Return all causes once; receipts that order tells only where there are none."""
     if receipts:
         causes = [cause for cause in causes if cause.moment != GOT]
-    joined = dict.fromkeys([*causes, *earlier, *receipts])
-    return list(joined)
+    together = [*causes, *earlier, *receipts]
+    return list(dict.fromkeys(together))
 
 
 def _hold(step: Step, held: float) -> float:
@@ -155,11 +172,12 @@ class _Sends:
 
     def _waits(self, cause: Cause, number: int) -> bool:
         """Return True if a step begins when the kernel has taken all of its cause."""
+        lag = cause.lag
         first = self._steps[number].first
         taken = self._steps[cause.step].taken
-        count = len(first) - cause.lag
-        instants = taken[:count]
-        is_over = first[cause.lag :] >= instants - STEADIER
+        count = len(first) - lag
+        limits = taken[:count] - STEADIER
+        is_over = first[lag:] >= limits
         share = float(np.mean(is_over))
         held = self._held[cause.step]
         return held > 0 and share >= ALWAYS
@@ -179,15 +197,23 @@ class _Sends:
         if not is_known.any():
             return None
 
-        usual = float(np.median(seconds[is_known]))
+        known_seconds = seconds[is_known]
+        usual = float(np.median(known_seconds))
         if usual < TOGETHER:
             return None
         seconds = np.where(is_known, seconds, usual)
         return Own(cause, seconds)
 
 
-def _is_earlier(cause: Cause, number: int, steps: _Steps) -> bool:
+def _is_earlier(
+    cause: Cause,
+    number: int,
+    steps: _Steps,
+) -> bool:
     """Return True if a cause usually comes first: there are no cycles then."""
+    if cause.lag > 0:
+        return True
+
     step = steps[cause.step]
     instants = step.first
     if cause.moment == GOT:
@@ -196,8 +222,7 @@ def _is_earlier(cause: Cause, number: int, steps: _Steps) -> bool:
     effects = steps[number].first
     effect = float(np.median(effects))
     # Of equals the numbers decide.
-    is_first = (moment, cause.step) < (effect, number)
-    return cause.lag > 0 or is_first
+    return (moment, cause.step) < (effect, number)
 
 
 def _sent_earlier(pauses: _Pauses, begins: _Begins) -> list[Cause]:
@@ -212,12 +237,17 @@ def _sent_earlier(pauses: _Pauses, begins: _Begins) -> list[Cause]:
         counts[cause] += 1
 
     # The first iterations have theirs outside the fit.
-    least = ALWAYS * (len(pauses) - 2)
+    inside = len(pauses) - 2
+    least = ALWAYS * inside
     usual = counts.most_common(1)
     return [cause for cause, count in usual if count >= least]
 
 
-def _received(pauses: _Pauses, number: int, steps: _Steps) -> list[Cause]:
+def _received(
+    pauses: _Pauses,
+    number: int,
+    steps: _Steps,
+) -> list[Cause]:
     """Return what had come when a thread had received, or was woken, by its source.
 
     Only from those that it read itself; another thread may wake it for anybody's.
@@ -230,12 +260,14 @@ def _received(pauses: _Pauses, number: int, steps: _Steps) -> list[Cause]:
         if step.destination == receiver:
             sources[step.source].append(place)
     for places in sources.values():
-        counts.update(latest.receipts(places, steps))
+        receipts = latest.receipts(places, steps)
+        counts.update(receipts)
 
     least = _OFTEN * len(pauses)
     causes = []
     for cause, count in counts.items():
-        if count >= least and _is_earlier(cause, number, steps):
+        is_often = count >= least
+        if is_often and _is_earlier(cause, number, steps):
             causes.append(cause)
     return causes
 
@@ -264,21 +296,25 @@ class _Latest:
         machine, _ = first.source
         count = len(self._pauses)
         newest = self._begun.copy()
-        receipts: list[Cause | None] = [None] * count
         reads = [machine in pause.sources for pause in self._pauses]
         is_read = np.array(reads)
         is_read |= self._is_woken
         limits = self._over + STEADIER
 
+        by_iteration: dict[int, Cause] = {}
         for place in places:
             last = steps[place].last
             for lag in range(_LAGS):
+                known = count - lag
                 arrivals = np.full(count, np.nan)
-                arrivals[lag:] = last[: count - lag]
-                is_newer = is_read & (arrivals >= newest)
+                arrivals[lag:] = last[:known]
+                is_newer = arrivals >= newest
                 is_newer &= arrivals <= limits
+                is_newer &= is_read
                 newest[is_newer] = arrivals[is_newer]
+
+                receipt = Cause(place, GOT, lag)
                 iterations = np.flatnonzero(is_newer)
                 for iteration in iterations.tolist():
-                    receipts[iteration] = Cause(place, GOT, lag)
-        return [receipt for receipt in receipts if receipt is not None]
+                    by_iteration[iteration] = receipt
+        return [by_iteration[iteration] for iteration in sorted(by_iteration)]

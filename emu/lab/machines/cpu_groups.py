@@ -155,7 +155,9 @@ class Hierarchy:
 
 
 def _list_mounts(
-    mounts: str, groups: str, controller: str = ""
+    mounts: str,
+    groups: str,
+    controller: str = "",
 ) -> Iterator[tuple[Path, Path]]:
     """Yield mounts of a controller, of version 2 without one, and one's own group."""
     paths: dict[str, str] = {}  # group by controller

@@ -122,7 +122,12 @@ def bridge(name: str, mtu: int) -> Message:
     )
 
 
-def veth(name: str, peer: str, process: int, mtu: int) -> Message:
+def veth(
+    name: str,
+    peer: str,
+    process: int,
+    mtu: int,
+) -> Message:
     """Return the message for a pair of devices, one of them in a process's network."""
     size = number(_LINK_MTU, mtu)
     peer_link = _link()
@@ -166,7 +171,12 @@ def address(name: str, ip: str, prefix: int) -> Message:
     return _NEW_ADDRESS, _CREATE, body
 
 
-def _place(index: int, handle: int, parent: int, info: int = 0) -> bytes:
+def _place(
+    index: int,
+    handle: int,
+    parent: int,
+    info: int = 0,
+) -> bytes:
     return _PLACE.pack(socket.AF_UNSPEC, 0, index, handle, parent, info)
 
 
@@ -194,7 +204,12 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     return _of_kind("htb", options)
 
 
-def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
+def pace(
+    index: int,
+    leaf: int,
+    plan: NicPlan,
+    payload: float,
+) -> Message:
     """Return the message that limits a leaf of a NIC to a rate of payload.
 
     Packets that wait do so at the rate of before: a segment over that rate. So a leaf
@@ -362,7 +377,12 @@ class Netlink:
             position += length + padding
 
 
-def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+def _message(
+    kind: int,
+    flags: int,
+    sequence: int,
+    body: bytes,
+) -> bytes:
     length = _HEADER.size + len(body)
     header = _HEADER.pack(length, kind, flags, sequence, 0)
     return header + body

@@ -40,12 +40,15 @@ def flat(tensor: Tensor) -> Tensor:
     # Each of torch's operations would take longer than a small call should.
     if tensor.is_contiguous():
         return tensor
-    values = tensor.detach()
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    extent = 1 + sum((size - 1) * stride for size, stride in steps)
-    if tensor.numel() and extent != tensor.numel():
+
+    count = tensor.numel()
+    extent = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        extent += (size - 1) * stride
+    if count and extent != count:
         raise ValueError("gloo takes tensors alone that are dense in memory")
-    return values.as_strided((tensor.numel(),), (1,))
+    values = tensor.detach()
+    return values.as_strided((count,), (1,))
 
 
 def fill(outputs: Sequence[Tensor], content: Bytes) -> None:
@@ -53,8 +56,10 @@ def fill(outputs: Sequence[Tensor], content: Bytes) -> None:
     # Its attribute ctypes takes longer than to copy what a small call has.
     place, _ = content.__array_interface__["data"]
     for output in outputs:
-        ctypes.memmove(flat(output).data_ptr(), place, output.nbytes)
-        place += output.nbytes
+        size = output.nbytes
+        address = flat(output).data_ptr()
+        ctypes.memmove(address, place, size)
+        place += size
 
 
 @dataclass(frozen=True)
@@ -91,15 +96,22 @@ class Deposits:
         self._end = 0
         """Bytes so far."""
 
-    def leave(self, content: Tensor, zeros: int = 0, room: int = 0) -> int:
+    def leave(
+        self,
+        content: Tensor,
+        zeros: int = 0,
+        room: int = 0,
+    ) -> int:
         """Leave the bytes of a tensor; return its place.
 
         Behind them are so many zeros, and room for so many bytes.
 
         Raises OSError where the computer has no memory for them.
         """
-        size = max(_LEAST, content.nbytes + zeros + room)
-        rounded = 1 << (size - 1).bit_length()
+        written = content.nbytes
+        size = max(_LEAST, written + zeros + room)
+        exponent = (size - 1).bit_length()
+        rounded = 1 << exponent
         place = self._find_place(rounded)
         memory = self._memory_of(self._rank)
         if size > self._allocated.get(place, 0):
@@ -109,10 +121,12 @@ class Deposits:
             self._allocated[place] = size
         self._sizes[place] = rounded
 
+        values = flat(content)
         address = memory.address + place
-        ctypes.memmove(address, flat(content).data_ptr(), content.nbytes)
+        ctypes.memmove(address, values.data_ptr(), written)
         if zeros:
-            self.view(self._rank, place + content.nbytes, zeros)[:] = 0
+            behind = place + written
+            memory.content[behind : behind + zeros] = 0
         return place
 
     def _find_place(self, size: int) -> int:
@@ -122,7 +136,8 @@ class Deposits:
             return places.pop()
         start = self._end
         if size > _PAGE:
-            start = -(-start // _PAGE) * _PAGE
+            pages = -(-start // _PAGE)
+            start = pages * _PAGE
         self._end = start + size
         return start
 
@@ -131,13 +146,14 @@ class Deposits:
         size = self._sizes[place]
         self._free[size].append(place)
         if size >= _LARGE:
-            mapping = self._memory_of(self._rank).mapping
-            mapping.madvise(mmap.MADV_REMOVE, place, size)
+            memory = self._memory_of(self._rank)
+            memory.mapping.madvise(mmap.MADV_REMOVE, place, size)
             del self._allocated[place]
 
     def view(self, rank: int, place: int, count: int) -> Bytes:
         """Return bytes of a rank's deposits, not copied, shape (count,)."""
-        return self._memory_of(rank).content[place : place + count]
+        content = self._memory_of(rank).content
+        return content[place : place + count]
 
     def _map(self, rank: int) -> _Memory:
         path = self._folder / f"values{rank}"
@@ -145,4 +161,9 @@ class Deposits:
         os.ftruncate(descriptor, _ADDRESSES)
         mapping: Any = mmap.mmap(descriptor, _ADDRESSES)
         content = np.frombuffer(mapping, np.uint8)
-        return _Memory(descriptor, mapping, content, content.ctypes.data)
+        return _Memory(
+            descriptor=descriptor,
+            mapping=mapping,
+            content=content,
+            address=content.ctypes.data,
+        )

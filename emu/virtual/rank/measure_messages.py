@@ -37,18 +37,30 @@ def main() -> int:
     with scratch_folder("virtual") as folder:
         child = os.fork()
         rank = int(child > 0)
-        meeting = f"file://{folder / 'meeting'}"
-        dist.init_process_group("gloo", meeting, rank=rank, world_size=2)
-        seconds = [measure(*size) for size in _SIZES]
+        meeting = folder / "meeting"
+        dist.init_process_group(
+            "gloo",
+            f"file://{meeting}",
+            rank=rank,
+            world_size=2,
+        )
+        seconds = []
+        for elements, repeats in _SIZES:
+            found = measure(elements, repeats)
+            seconds.append(found)
         dist.barrier()
         if child == 0:
             os._exit(0)
         _, status = os.waitpid(child, 0)
 
     amounts = [count(elements) for elements, _ in _SIZES]
-    per_byte, per_frame = np.linalg.solve(np.array(amounts), np.array(seconds))
-    costs = {"per_byte": max(0.0, per_byte), "per_frame": max(0.0, per_frame)}
-    sys.stdout.write(json.dumps(costs))
+    per_byte, per_frame = np.linalg.solve(amounts, seconds)
+    costs = {
+        "per_byte": max(0.0, per_byte),
+        "per_frame": max(0.0, per_frame),
+    }
+    text = json.dumps(costs)
+    sys.stdout.write(text)
     return status
 
 
@@ -58,20 +70,27 @@ def measure(elements: int, repeats: int) -> float:
     found = []
     for _ in range(_ROUNDS):
         dist.all_reduce(tensor)
-        begin = time.process_time() - time.thread_time()
+        began = _cpu_of_others()
         for _ in range(repeats):
             dist.all_reduce(tensor)
-        passed = time.process_time() - time.thread_time() - begin
+        passed = _cpu_of_others() - began
         found.append(passed / repeats)
     return median(found)
+
+
+def _cpu_of_others() -> float:
+    """Return the CPU seconds of all threads of this process but the calling one."""
+    return time.process_time() - time.thread_time()
 
 
 def count(elements: int) -> tuple[float, int]:
     """Return the bytes and frames that a rank sends and takes in an all-reduce."""
     ring = Ring(ranks=2, size=4 * elements, element=4)
-    steps = write_steps(all_reduce(0, ring))
+    script = all_reduce(0, ring)
+    steps = write_steps(script)
     frames = _FRAMES * steps.posts
-    data = int(steps.rows[:, 2].sum())
+    sizes = steps.rows[:, 2]
+    data = int(sizes.sum())
     return data + HEADER * frames, frames
 
 

@@ -37,7 +37,13 @@ class MonitoredBarriers:
         Number of members.
     """
 
-    def __init__(self, group: Any, end: RankEnd, member: int, members: int) -> None:
+    def __init__(
+        self,
+        group: Any,
+        end: RankEnd,
+        member: int,
+        members: int,
+    ) -> None:
         self._group = group
         self._end = end
         self._member = member
@@ -93,8 +99,9 @@ class MonitoredBarriers:
         *,
         names_all: bool,
     ) -> None:
-        milliseconds = round(1000 * timeout.total_seconds())
-        end = self._end.now() + timeout.total_seconds()
+        limit = timeout.total_seconds()
+        milliseconds = round(1000 * limit)
+        end = self._end.now() + limit
         missing = []
         for member, work in works.items():
             left = end - self._end.now()

@@ -60,7 +60,10 @@ def join(tensors: Sequence[Tensor]) -> Tensor:
         if tensor.layout is not torch.strided:
             raise NotModelled("sums of sparse tensors are not modelled")
     rows = [flat(tensor) for tensor in tensors]
-    return rows[0] if len(rows) == 1 else torch.cat([row.view(-1) for row in rows])
+    if len(rows) == 1:
+        return rows[0]
+    elements = [row.view(-1) for row in rows]
+    return torch.cat(elements)
 
 
 def _operation(options: Any) -> str:
@@ -82,10 +85,11 @@ def _as_list(tensors: Any) -> list[Tensor]:
 
 def _describe(content: Tensor, **stated: Any) -> dict[str, Any]:
     """Return the figures of a call, by what a member brings and what else it states."""
+    dtype = str(content.dtype)
     return {
         "size": content.nbytes,
         "element": content.element_size(),
-        "dtype": str(content.dtype).removeprefix("torch."),
+        "dtype": dtype.removeprefix("torch."),
         **stated,
     }
 
@@ -99,10 +103,16 @@ class _Brought:
     places: Sequence[int]
     """Places of the members' deposits, by member."""
 
-    def view(self, member: int, count: int, start: int = 0) -> Bytes:
+    def view(
+        self,
+        member: int,
+        count: int,
+        start: int = 0,
+    ) -> Bytes:
         """Return bytes of a member's deposit, not copied, shape (count,)."""
+        rank = self.ranks[member]
         place = self.places[member] + start
-        return self.deposits.view(self.ranks[member], place, count)
+        return self.deposits.view(rank, place, count)
 
     def views(self, count: int, start: int = 0) -> list[Bytes]:
         """Return the same bytes of every member's deposit."""
@@ -124,9 +134,11 @@ class _Brought:
         size = content.nbytes
         if not size:
             return np.empty(0, np.uint8)
+        # The first member's deposit goes on with marks, then the sum.
         ranks = len(self.ranks)
-        marks = self.view(0, ranks, size)
-        total = self.view(0, size, size + _room_of_marks(ranks))
+        marks = self.view(0, ranks, start=size)
+        behind_marks = size + _room_of_marks(ranks)
+        total = self.view(0, size, start=behind_marks)
         if _are_made(marks):
             return total
 
@@ -136,12 +148,14 @@ class _Brought:
             marks[:] = _MADE
             return total
 
-        for owner, span in enumerate(spans_of(content, ranks)):
+        spans = spans_of(content, ranks)
+        for owner, span in enumerate(spans):
             # Two that begin a piece at once write the same bytes.
             if marks[owner] == 0:
                 marks[owner] = _BEGUN
                 pieces = [part[span] for part in parts]
-                total[span] = reduce_piece(pieces, owner, content, operation)
+                piece = reduce_piece(pieces, owner, content, operation)
+                total[span] = piece
                 marks[owner] = _MADE
         while not _are_made(marks):
             os.sched_yield()
@@ -151,12 +165,14 @@ class _Brought:
 def _are_made(marks: Bytes) -> bool:
     """Return True where all pieces of a sum are there."""
     # Ten times as fast as a minimum of so few numbers.
-    return marks.tobytes().count(_MADE) == marks.size
+    made = marks.tobytes().count(_MADE)
+    return made == marks.size
 
 
 def _room_of_marks(ranks: int) -> int:
     """Return the bytes between a deposit and the sum of all, which is aligned."""
-    return -(-ranks // 64) * 64
+    lines = -(-ranks // 64)
+    return lines * 64
 
 
 #: Its declared types have overloads that the methods of C++ have not.
@@ -174,7 +190,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         member: int = options.group_rank
         size: int = options.group_size
         super().__init__(member, size)
-        ranks = [*options.global_ranks_in_group] or [*range(size)]
+        ranks = [*options.global_ranks_in_group]
+        if not ranks:
+            ranks = [*range(size)]
         self._name = self._next_name(options.group_id, ranks)
         self._member = member
         self._members = size
@@ -197,8 +215,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         group of that name may have had other members.
         """
         label = group_id.replace("/", "-")
-        members = zlib.crc32(str(ranks).encode())
-        name = f"{label}.{members:08x}"
+        members = str(ranks).encode()
+        checksum = zlib.crc32(members)
+        name = f"{label}.{checksum:08x}"
         number = cls._made[name]
         cls._made[name] += 1
         return f"{name}.{number}"
@@ -244,24 +263,28 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             self._slot += 1
             place = None
             if gives is not None:
-                # The first member's deposit has room for the sum of all, and marks.
-                is_first = "operation" in figures and self._member == 0
                 marks = 0
                 room = 0
-                if is_first:
+                if "operation" in figures and self._member == 0:
+                    # The first member's deposit has room for marks, and the sum.
                     marks = _room_of_marks(self._members)
                     room = gives.nbytes
                 place = self._deposits.leave(gives, marks, room)
 
             def take_all(places: Result) -> None:
-                take(_Brought(self._deposits, self._ranks, places))
+                brought = _Brought(self._deposits, self._ranks, places)
+                take(brought)
 
             work = VirtualWork(self._end, call, outputs, take_all)
             self._begin(work, slot, figures, place)
         return work
 
     def _begin(
-        self, work: VirtualWork, slot: int, figures: dict[str, Any], place: int | None
+        self,
+        work: VirtualWork,
+        slot: int,
+        figures: dict[str, Any],
+        place: int | None,
     ) -> None:
         if self._timeout is not None:
             work.timeout = self._timeout.total_seconds()
@@ -282,7 +305,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(brought: _Brought) -> None:
             if keep is not None:
-                keep(brought.sum(content, operation))
+                total = brought.sum(content, operation)
+                keep(total)
 
         figures = _describe(content, operation=operation, **stated)
         return self._post(call, figures, outputs, take, gives=content)
@@ -290,23 +314,33 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce tensors over all members, in place."""
         outputs = _as_list(tensors)
-        return self._sum("allreduce", outputs, outputs, partial(fill, outputs), opts)
+        keep = partial(fill, outputs)
+        return self._sum("allreduce", outputs, outputs, keep, opts)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce a tensor over all members; the root alone has the outcome."""
         root = opts.rootRank
-        keep = partial(fill, tensors) if self._member == root else None
+        keep = None
+        if self._member == root:
+            keep = partial(fill, tensors)
         return self._sum("reduce", tensors, tensors, keep, opts, root=root)
 
     def reduce_scatter_single(
-        self, output: Any, given: Any, opts: Any = None
+        self,
+        output: Any,
+        given: Any,
+        opts: Any = None,
     ) -> VirtualWork:
         """Give every member its part of what is reduced over all."""
-        if given.numel() != output.numel() * self._members:
-            problem = f"the input has {given.numel()} elements, {self._members} times "
-            raise ValueError(problem + f"{output.numel()} are to come out")
+        count_given = given.numel()
+        count_kept = output.numel()
+        if count_given != count_kept * self._members:
+            raise ValueError(
+                f"the input has {count_given} elements, {self._members} times "
+                f"{count_kept} are to come out"
+            )
 
         def keep(total: Bytes) -> None:
             count = output.nbytes
@@ -319,7 +353,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(
-        self, outputs: Any, inputs: Any, opts: Any = None
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
     ) -> VirtualWork:
         """Do the same for a list of one tensor, as functional collectives have it."""
         if len(outputs) != 1:
@@ -354,9 +391,12 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(brought: _Brought) -> None:
             for member, row in received:
-                fill(row, brought.view(member, content.nbytes, start))
+                values = brought.view(member, content.nbytes, start)
+                fill(row, values)
 
-        outputs = [output for _, row in received for output in row]
+        outputs: list[Tensor] = []
+        for _, row in received:
+            outputs.extend(row)
         figures = _describe(content, **stated)
         return self._post(call, figures, outputs, take, gives)
 
@@ -369,7 +409,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(brought: _Brought) -> None:
             if not is_root:
-                fill(outputs, brought.view(root, content.nbytes))
+                values = brought.view(root, content.nbytes)
+                fill(outputs, values)
 
         figures = _describe(content, root=root)
         gives = content if is_root else None
@@ -377,36 +418,44 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allgather(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all."""
-        return self.allgather_coalesced([[output] for output in outputs[0]], inputs)
+        rows = [[output] for output in outputs[0]]
+        return self.allgather_coalesced(rows, inputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member several tensors of all."""
         content = join(inputs)
+        expected = content.numel()
         for number, row in enumerate(outputs):
             found = sum(output.numel() for output in row)
-            if found != content.numel():
+            if found != expected:
                 raise ValueError(
                     f"allgather: invalid tensor size at index {number} (expected "
-                    f"{content.numel()} elements, got {found})"
+                    f"{expected} elements, got {found})"
                 )
         rows = enumerate(outputs)
         return self._collect("allgather", content, rows, content)
 
     def all_gather_single(self, output: Any, given: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all, one behind the other."""
-        if output.numel() != given.numel() * self._members:
-            problem = (
-                f"the output has {output.numel()} elements, {self._members} times "
+        count_given = given.numel()
+        count_kept = output.numel()
+        if count_kept != count_given * self._members:
+            raise ValueError(
+                f"the output has {count_kept} elements, {self._members} times "
+                f"{count_given} come"
             )
-            raise ValueError(problem + f"{given.numel()} come")
         elements = flat(output).view(-1)
-        rows = [[part] for part in elements.chunk(self._members)]
+        parts = elements.chunk(self._members)
+        rows = [[part] for part in parts]
         return self.allgather_coalesced(rows, [given])
 
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(
-        self, outputs: Any, inputs: Any, *_: Any
+        self,
+        outputs: Any,
+        inputs: Any,
+        *_: Any,
     ) -> VirtualWork:
         """Do the same for several tensors, with one message each."""
         rows = [output.chunk(self._members) for output in outputs]
@@ -433,7 +482,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return self._collect("scatter", content, rows, gives, start, root=root)
 
     def reduce_scatter(
-        self, outputs: Any, inputs: Any, opts: Any = None
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
     ) -> VirtualWork:
         """Give every member the sum of what all bring for it."""
         content = join(inputs[0])
@@ -442,14 +494,22 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(brought: _Brought) -> None:
             # Each member's tensor goes round a ring of its own.
-            count = outputs[0].nbytes
-            parts = brought.views(count, self._member * count)
-            fill(outputs, reduce_by_ring(parts, outputs[0], operation))
+            output = outputs[0]
+            count = output.nbytes
+            start = self._member * count
+            parts = brought.views(count, start)
+            total = reduce_by_ring(parts, output, operation)
+            fill(outputs, total)
 
         return self._post("reduce_scatter_list", figures, outputs, take, gives=content)
 
     def all_to_all_single(
-        self, output: Any, given: Any, output_rows: Any, given_rows: Any, *_: Any
+        self,
+        output: Any,
+        given: Any,
+        output_rows: Any,
+        given_rows: Any,
+        *_: Any,
     ) -> VirtualWork:
         """Give every member a part of every other's tensor, as rows are split."""
         content = join([given])
@@ -464,7 +524,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         tensors = [*outputs, *inputs]
         sizes = {tensor.numel() for tensor in tensors}
         if len(sizes) > 1:
-            raise ValueError(f"alltoall: gloo takes equal sizes, found {sorted(sizes)}")
+            found = sorted(sizes)
+            raise ValueError(f"alltoall: gloo takes equal sizes, found {found}")
         content = join(inputs)
         sizes_in_bytes = [inputs[0].nbytes] * self._members
         return self._exchange(outputs, content, sizes_in_bytes, sizes_in_bytes)
@@ -472,15 +533,18 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def _split(self, tensor: Tensor, rows: Sequence[int]) -> list[int]:
         """Return the bytes for every member: as rows are split, or even."""
         size = tensor.nbytes
-        count = tensor.size(0)
+        row_count = tensor.size(0)
+        members = self._members
         if not rows:
-            if count % self._members:
-                problem = f"{count} rows are no multiple of {self._members}"
+            if row_count % members:
+                problem = f"{row_count} rows are no multiple of {members}"
                 raise ValueError(problem)
-            return [size // self._members] * self._members
-        if sum(rows) != count:
-            raise ValueError(f"splits {rows} are not the {count} rows there are")
-        row_size = size // max(count, 1)
+            part_size = size // members
+            return [part_size] * members
+
+        if sum(rows) != row_count:
+            raise ValueError(f"splits {rows} are not the {row_count} rows there are")
+        row_size = size // max(row_count, 1)
         return [count * row_size for count in rows]
 
     def _exchange(
@@ -492,24 +556,28 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     ) -> VirtualWork:
         # Where each member's bytes begin goes ahead of them.
         head_size = (self._members + 1) * 8
-        starts = torch.tensor([0, *gives]).cumsum(0) + head_size
+        ends = torch.tensor([0, *gives]).cumsum(0)
+        starts = ends + head_size
         head = starts.view(torch.uint8)
         values = content.detach().view(-1)
         body = values.view(torch.uint8)
+        place_in_head = self._member * 8
 
         def take(brought: _Brought) -> None:
             parts = []
             for member, count in enumerate(takes):
-                word = brought.view(member, 8, self._member * 8)
+                word = brought.view(member, 8, place_in_head)
                 (start,) = word.view(np.int64)
                 part = brought.view(member, count, int(start))
                 parts.append(part)
-            fill(outputs, np.concatenate(parts))
+            received = np.concatenate(parts)
+            fill(outputs, received)
 
+        description = _describe(content)
         figures = {
             "given": tuple(gives),
             "taken": tuple(takes),
-            "dtype": _describe(content)["dtype"],
+            "dtype": description["dtype"],
         }
         given = torch.cat([head, body])
         return self._post("alltoall", figures, outputs, take, gives=given)
@@ -519,17 +587,27 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return self._post("barrier", {}, [], lambda _: None)
 
     def monitored_barrier(
-        self, timeout: timedelta | None = None, *, wait_all_ranks: bool = False
+        self,
+        timeout: timedelta | None = None,
+        *,
+        wait_all_ranks: bool = False,
     ) -> None:
         """Wait for all members, who report to the first.
 
         Raises RuntimeError after a timeout, in which the first member names who did not
         come, or all of them.
         """
-        limit = timeout if timeout is not None else self._timeout or _DEFAULT
+        limit = timeout
+        if limit is None:
+            limit = self._timeout or _DEFAULT
         self._barriers.pass_one(limit, names_all=wait_all_ranks)
 
-    def send(self, tensors: Any, receiver: int, tag: int = 0) -> VirtualWork:
+    def send(
+        self,
+        tensors: Any,
+        receiver: int,
+        tag: int = 0,
+    ) -> VirtualWork:
         """Send a tensor to a member."""
         with self._end.clock:
             content = join(tensors)
@@ -539,7 +617,12 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             self._begin(work, tag, figures, place)
         return work
 
-    def recv(self, tensors: Any, sender: int, tag: int = 0) -> VirtualWork:
+    def recv(
+        self,
+        tensors: Any,
+        sender: int,
+        tag: int = 0,
+    ) -> VirtualWork:
         """Receive a tensor from a member."""
         return self._receive("recv", tensors, sender, tag)
 
@@ -548,7 +631,11 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return self._receive("recv_anysource", tensors, None, tag)
 
     def _receive(
-        self, call: str, tensors: Sequence[Tensor], source: int | None, tag: int
+        self,
+        call: str,
+        tensors: Sequence[Tensor],
+        source: int | None,
+        tag: int,
     ) -> VirtualWork:
         def take(result: Result) -> None:
             sender, place, size = result
@@ -560,7 +647,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                     "were expected"
                 )
             rank = self._ranks[sender]
-            fill(tensors, self._deposits.view(rank, place, size))
+            values = self._deposits.view(rank, place, size)
+            fill(tensors, values)
 
         with self._end.clock:
             content = join(tensors)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from emu.virtual.rank.thread_cpu import ThreadCpu
@@ -30,7 +31,12 @@ class RankClock:
         Cores of the machine that this process has.
     """
 
-    def __init__(self, speed: float, charge: float | None, cores: int = 1) -> None:
+    def __init__(
+        self,
+        speed: float,
+        charge: float | None,
+        cores: int = 1,
+    ) -> None:
         self._speed = speed
         self._charge = charge
         self._shown = 0.0
@@ -46,7 +52,8 @@ class RankClock:
         """Return the virtual time, seconds."""
         if self._depth or self._charge is not None:
             return self._shown
-        return self._shown + self._cpu.passed() / self._speed
+        cpu = self._cpu.passed()
+        return self._shown + cpu / self._speed
 
     def go_to(self, moment: float) -> None:
         """Show a later time."""
@@ -57,8 +64,11 @@ class RankClock:
         self._depth += 1
         if self._depth > 1:
             return self
+        # CPU is looked at for every stop, also where a charge takes its place.
         computed = self._cpu.passed() / self._speed
-        self._shown += computed if self._charge is None else self._charge
+        if self._charge is not None:
+            computed = self._charge
+        self._shown += computed
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,21 +79,23 @@ class RankClock:
 
     def take_over(self, sleep: Callable[[float], None]) -> Callable[[], None]:
         """Have module ``time`` show it; return what undoes that."""
+
+        def show_date() -> float:
+            return EPOCH + self.now()
+
+        def show_nanoseconds() -> int:
+            return int(self.now() * 1e9)
+
         functions: dict[str, Any] = {
-            "time": lambda: EPOCH + self.now(),
-            "time_ns": lambda: int((EPOCH + self.now()) * 1e9),
+            "time": show_date,
+            "time_ns": lambda: int(show_date() * 1e9),
             "monotonic": self.now,
-            "monotonic_ns": lambda: int(self.now() * 1e9),
+            "monotonic_ns": show_nanoseconds,
             "perf_counter": self.now,
-            "perf_counter_ns": lambda: int(self.now() * 1e9),
+            "perf_counter_ns": show_nanoseconds,
             "sleep": sleep,
         }
-        real = {name: getattr(time, name) for name in functions}
-
-        def give_back() -> None:
-            for name, function in real.items():
-                setattr(time, name, function)
-
-        for name, function in functions.items():
-            setattr(time, name, function)
-        return give_back
+        module = vars(time)
+        real = {name: module[name] for name in functions}
+        module.update(functions)
+        return partial(module.update, real)

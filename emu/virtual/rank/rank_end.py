@@ -29,7 +29,10 @@ _KEPT = 5e-4
 #: What somebody waits for.
 _URGENT = {"leave", "line"}
 #: Folders whose code makes calls for the program.
-BETWEEN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+BETWEEN = (
+    str(Path(torch.__file__).parent),
+    str(Path(__file__).parent),
+)
 
 
 class VirtualWork(dist.Work):
@@ -145,7 +148,10 @@ class RankEnd:
     """The connection of this rank, its deposits, and its calls under way."""
 
     def __init__(
-        self, connection: Connection, clock: RankClock, deposits: Deposits
+        self,
+        connection: Connection,
+        clock: RankClock,
+        deposits: Deposits,
     ) -> None:
         self.clock = clock
         self.deposits = deposits
@@ -197,7 +203,12 @@ class RankEnd:
         self.say("post", work.name, form, slot, place)
         self._wait_at_end_of_backward()
 
-    def _number_of_form(self, group: str, kind: str, figures: Mapping[str, Any]) -> int:
+    def _number_of_form(
+        self,
+        group: str,
+        kind: str,
+        figures: Mapping[str, Any],
+    ) -> int:
         """Return the number of what is alike in calls; describes it when it is new."""
         caller = find_caller()
         key = (group, kind, *caller, *figures.values())
@@ -207,9 +218,10 @@ class RankEnd:
                 self._forms.clear()
             number = len(self._forms)
             self._forms[key] = number
-            file, line = caller
-            text = f"{file.rpartition(os.sep)[2]}:{line}"
-            self._connection.keep("form", 0.0, number, group, kind, figures, text)
+            path, line = caller
+            _, _, file = path.rpartition(os.sep)
+            place = f"{file}:{line}"
+            self._connection.keep("form", 0.0, number, group, kind, figures, place)
         return number
 
     def now(self) -> float:
@@ -239,7 +251,11 @@ class RankEnd:
         return True
 
     def ask_store(
-        self, request: str, keys: Sequence[str], values: Sequence[Any], timeout: float
+        self,
+        request: str,
+        keys: Sequence[str],
+        values: Sequence[Any],
+        timeout: float,
     ) -> Any:
         """Return the answer of the store.
 
@@ -248,8 +264,10 @@ class RankEnd:
         name = next(self._requests)
         news = self._yield_turn("store", name, request, [*keys], values, timeout)
         if name not in news:
-            words = f"{', '.join(keys)} did not come in {timeout:g} s"
-            raise dist.DistStoreError(f"wait timeout: {words} of virtual time")
+            missing = ", ".join(keys)
+            raise dist.DistStoreError(
+                f"wait timeout: {missing} did not come in {timeout:g} s of virtual time"
+            )
         return news[name]
 
     def _yield_turn(self, kind: str, *words: Any) -> dict[int, Any]:

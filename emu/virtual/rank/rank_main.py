@@ -42,10 +42,17 @@ def main() -> int:
     for rank in plan["ranks"]:
         child = os.fork()
         if child == 0:
-            os._exit(RankProcess(plan, rank).run())
+            process = RankProcess(plan, rank)
+            status = process.run()
+            os._exit(status)
         children.append(child)
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children]
-    return max(map(abs, statuses))
+
+    worst = 0
+    for child in children:
+        _, wait_status = os.waitpid(child, 0)
+        status = os.waitstatus_to_exitcode(wait_status)
+        worst = max(worst, abs(status))
+    return worst
 
 
 class RankProcess:
@@ -74,34 +81,41 @@ class RankProcess:
         from emu.virtual.rank.rank_end import RankEnd
         from emu.virtual.rank.takeover import install, mark_steps
 
-        os.environ |= self._rank["environment"]
-        os.chdir(self._rank["directory"])
-        log = os.open(self._rank["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        plan = self._plan
+        rank = self._rank
+        os.environ |= rank["environment"]
+        os.chdir(rank["directory"])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        log = os.open(rank["log"], flags, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
 
         connection = self._connect()
-        threads = self._plan["threads"]
+        threads = plan["threads"]
         torch.set_num_threads(threads)
         (speed,) = connection.receive()
-        clock = RankClock(speed, self._plan["charge"], threads)
-        deposits = Deposits(Path(self._plan["folder"]), self._number)
+        clock = RankClock(speed, plan["charge"], threads)
+        folder = Path(plan["folder"])
+        deposits = Deposits(folder, self._number)
         end = RankEnd(connection, clock, deposits)
+
+        mark = plan["mark"]
         with clock:
             install(end)
-            if not self._plan["mark"]:
+            if not mark:
                 mark_steps(end)
-            give_back: Callable[[], None] = lambda: None  # noqa: E731
-            if not self._plan["real_clock"]:
+            if not plan["real_clock"]:
                 give_back = clock.take_over(end.sleep)
-            os.register_at_fork(after_in_child=give_back)
-            sys.stdout = LineReports(self._plan["mark"], end.say, 1)
+                os.register_at_fork(after_in_child=give_back)
+            sys.stdout = LineReports(mark, end.say, descriptor=1)
+
         try:
             problem = self._run_program()
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-            end.say("leave", problem, self._count(clock.own_cpu))
+            figures = self._count(clock.own_cpu)
+            end.say("leave", problem, figures)
         except RankLost:
             return 1  # who keeps the clocks has ended the run
         return int(bool(problem))
@@ -117,15 +131,18 @@ class RankProcess:
         """Run the program as ``__main__``; return what went wrong, in a line."""
         command = self._rank["command"]
         try:
-            if command[0] == "-m":
+            program = command[0]
+            if program == "-m":
+                module = command[1]
                 sys.argv = command[1:]
-                sys.path.insert(0, str(Path.cwd()))
-                runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+                folder = Path.cwd()
+                sys.path.insert(0, str(folder))
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
             else:
                 sys.argv = command
-                folder = Path(command[0]).resolve().parent
+                folder = Path(program).resolve().parent
                 sys.path.insert(0, str(folder))
-                runpy.run_path(command[0], run_name="__main__")
+                runpy.run_path(program, run_name="__main__")
         except SystemExit as error:
             if error.code not in {None, 0}:
                 return self._describe_exit(error.code)
@@ -142,9 +159,12 @@ class RankProcess:
             sys.stderr.write(f"{code}\n")
             return code
         sys.stderr.flush()
-        lines = Path(self._rank["log"]).read_text("utf-8", "replace").splitlines()
-        last_words = f", its last line was {lines[-1]!r}" if lines else ""
-        return f"exit status {code}{last_words}"
+        log = Path(self._rank["log"])
+        lines = log.read_text("utf-8", "replace").splitlines()
+        if not lines:
+            return f"exit status {code}"
+        last_line = lines[-1]
+        return f"exit status {code}, its last line was {last_line!r}"
 
     def _count(self, own_cpu: float) -> dict[str, float]:
         """Return what the run is judged by: seconds and bytes of this process."""
@@ -163,14 +183,20 @@ def describe_error(error: BaseException) -> str:
     """Return an error in a line, with the last line of the program that led to it."""
     from emu.virtual.rank.rank_end import BETWEEN
 
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = ": ".join([type(error).__name__, *lines[:1]])
-    calls = [
-        f"{Path(frame.filename).name}:{frame.lineno}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*BETWEEN, "<"))
-    ]
-    return f"{text}, at {calls[-1]}" if calls else text
+    text = type(error).__name__
+    lines = str(error).strip().splitlines()
+    if lines:
+        first_line = lines[0].strip()
+        text += f": {first_line}"
+
+    # Neither torch's and our own code, nor what has no file.
+    foreign = (*BETWEEN, "<")
+    last_call = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith(foreign):
+            file = Path(frame.filename).name
+            last_call = f"{file}:{frame.lineno}"
+    return f"{text}, at {last_call}" if last_call else text
 
 
 class LineReports(io.TextIOBase):
@@ -186,7 +212,12 @@ class LineReports(io.TextIOBase):
         Of the log.
     """
 
-    def __init__(self, mark: str, say: Callable[..., None], descriptor: int) -> None:
+    def __init__(
+        self,
+        mark: str,
+        say: Callable[..., None],
+        descriptor: int,
+    ) -> None:
         self._mark = mark
         self._say = say
         self._descriptor = descriptor
@@ -195,8 +226,10 @@ class LineReports(io.TextIOBase):
     @override
     def write(self, text: str) -> int:
         """Write a text."""
-        os.write(self._descriptor, text.encode(errors="replace"))
-        *lines, self._line = (self._line + text).split("\n")
+        content = text.encode(errors="replace")
+        os.write(self._descriptor, content)
+        unended = self._line + text
+        *lines, self._line = unended.split("\n")
         for line in lines:
             self._say("line", line)
             if self._mark and self._mark in line:

@@ -33,7 +33,10 @@ REDUCTIONS = {
 Join: TypeAlias = Callable[..., Any]
 #: Types that numpy adds as torch does; its calls take less time.
 _NUMPY = {
-    getattr(torch, name): name for name in ("float32", "float64", "int32", "int64")
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.int32: "int32",
+    torch.int64: "int64",
 }
 #: Bytes of a tensor up to which it is the number of operations that takes time.
 _SMALL = 1 << 15
@@ -51,13 +54,15 @@ def reduce_by_ring(parts: Sequence[Bytes], like: Tensor, operation: str) -> Byte
     operation
         Of `REDUCTIONS`.
     """
-    is_alone = len(parts) == 1
-    if is_alone or not like.numel():
+    ranks = len(parts)
+    if ranks == 1 or not like.numel():
         return parts[0]
     if is_small(like):
         return reduce_at_once(parts, like, operation)
+
     outcome = []
-    for owner, span in enumerate(spans_of(like, len(parts))):
+    spans = spans_of(like, ranks)
+    for owner, span in enumerate(spans):
         pieces = [part[span] for part in parts]
         piece = reduce_piece(pieces, owner, like, operation)
         outcome.append(piece)
@@ -71,31 +76,45 @@ def is_small(like: Tensor) -> bool:
 
 def spans_of(like: Tensor, ranks: int) -> list[slice]:
     """Return the bytes of a tensor that end with each rank of a ring."""
+    size = like.nbytes
     if ranks == 1:
-        return [slice(0, like.nbytes)]
-    ring = Ring(ranks=ranks, size=like.nbytes, element=like.element_size())
+        return [slice(0, size)]
+
+    element = like.element_size()
+    ring = Ring(ranks=ranks, size=size, element=element)
     length = ring.length(0) * ring.per_rank
-    starts = [owner * length for owner in range(ranks)]
-    return [slice(start, start + length) for start in starts]
+    spans = []
+    for owner in range(ranks):
+        start = owner * length
+        span = slice(start, start + length)
+        spans.append(span)
+    return spans
 
 
 def reduce_piece(
-    parts: Sequence[Bytes], owner: int, like: Tensor, operation: str
+    parts: Sequence[Bytes],
+    owner: int,
+    like: Tensor,
+    operation: str,
 ) -> Bytes:
     """Return what the owner of a piece ends with; parameters as `reduce_by_ring`.
 
     ``parts``: the piece as each rank has it.
     """
     ranks = len(parts)
-    join: Join = getattr(torch, REDUCTIONS[operation])
+    dtype = like.dtype
+    function = REDUCTIONS[operation]
+    join: Join = getattr(torch, function)
     contents = map(torch.from_numpy, parts)
-    tensors = [content.view(like.dtype) for content in contents]
+    tensors = [content.view(dtype) for content in contents]
+
     value = tensors[owner - 1]
     for distance in range(2, ranks + 1):
         giver = (owner - distance) % ranks
         value = join(tensors[giver], value)
     if operation == "AVG":
         value /= ranks
+
     content: Bytes = value.view(torch.uint8).numpy()
     return content
 
@@ -104,23 +123,29 @@ def reduce_at_once(parts: Sequence[Bytes], like: Tensor, operation: str) -> Byte
     """Return the same with all pieces going round in one operation per hop."""
     ranks = len(parts)
     count = like.numel()
-    dtype = np.dtype(_NUMPY[like.dtype])
-    join: Join = getattr(np, REDUCTIONS[operation])
+    type_name = _NUMPY[like.dtype]
+    dtype = np.dtype(type_name)
+    function = REDUCTIONS[operation]
+    join: Join = getattr(np, function)
+
     first_span = spans_of(like, ranks)[0]
-    length = first_span.stop // like.element_size()
-    shape = (ranks, ranks * length)
-    rows = np.zeros(shape, dtype)
+    element = like.element_size()
+    length = first_span.stop // element
+    row_length = ranks * length
+    rows = np.zeros((ranks, row_length), dtype)
     for row, part in zip(rows, parts, strict=True):
         row[:count] = part.view(dtype)
 
     pieces = rows.reshape(ranks * ranks, length)
-    hops = pieces[_hops(ranks)]
-    value, *joined = hops.reshape(ranks, -1)
+    order = _hops(ranks)
+    hops = pieces[order].reshape(ranks, -1)
+    value, *joined = hops
     for piece in joined:
         value = join(piece, value, out=piece)
     if operation == "AVG":
         value /= ranks
-    return value[:count].view(np.uint8)
+    reduced = value[:count]
+    return reduced.view(np.uint8)
 
 
 @cache
@@ -130,7 +155,7 @@ def _hops(ranks: int) -> NDArray[np.int64]:
     As their places among the pieces of all ranks, shape (hops * owners,).
     """
     owners = np.arange(ranks)
-    hops = np.arange(1, ranks + 1)[:, np.newaxis]
-    giver = (owners - hops) % ranks
-    places: NDArray[np.int64] = giver * ranks + owners
+    hops = np.arange(1, ranks + 1)
+    givers = (owners - hops[:, np.newaxis]) % ranks
+    places: NDArray[np.int64] = givers * ranks + owners
     return places.reshape(-1)

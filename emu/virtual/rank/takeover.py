@@ -63,29 +63,37 @@ def _take_over_groups(end: RankEnd) -> None:
     for backend in sorted(_TAKEN):
 
         def create(
-            options: Any, _: Any = None, *, backend: str = backend
+            options: Any,
+            _: Any = None,
+            *,
+            backend: str = backend,
         ) -> VirtualProcessGroup:
             return VirtualProcessGroup(options, end, backend)
 
         # Names of backends are made into attributes: any that torch has not.
-        register(f"emu_{backend}", create, extended_api=True, devices=["cpu"])
+        name = f"emu_{backend}"
+        register(name, create, extended_api=True, devices=["cpu"])
+
     config: Any = distributed_c10d.BackendConfig
     stated = config.get_device_backend_map
 
     def name_backend(self: Any) -> dict[str, str]:
         backends = set(stated(self).values())
-        if not backends & _TAKEN:
+        taken = backends & _TAKEN
+        if not taken:
             names = ", ".join(sorted(backends))
             raise NotModelled(
                 f"backend {names} is not modelled: gloo, nccl and mpi are"
             )
-        # torch asserts that the name gloo is a ProcessGroupGloo: it is told another.
         # Of several, which are of one device each, gloo takes tensors of the CPU.
-        (backend,) = backends & _TAKEN if len(backends & _TAKEN) == 1 else ("gloo",)
+        backend = "gloo"
+        if len(taken) == 1:
+            (backend,) = taken
+        # torch asserts that the name gloo is a ProcessGroupGloo: it is told another.
         return {"cpu": f"emu_{backend}"}
 
     config.get_device_backend_map = name_backend
-    for backend in ("gloo", "nccl", "mpi"):
+    for backend in _TAKEN:
         available = f"is_{backend}_available"
         for module in (dist, distributed_c10d):
             setattr(module, available, lambda: True)
@@ -103,10 +111,13 @@ def _take_over_stores(end: RankEnd) -> None:
     stores: list[VirtualStore] = []
 
     def make_store(
-        *_: Any, timeout: timedelta = _STORE_TIMEOUT, **__: Any
+        *_: Any,
+        timeout: timedelta = _STORE_TIMEOUT,
+        **__: Any,
     ) -> VirtualStore:
-        stores.append(VirtualStore(end, timeout))
-        return stores[-1]
+        store = VirtualStore(end, timeout)
+        stores.append(store)
+        return store
 
     # The package has a function of the same name.
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
@@ -116,7 +127,8 @@ def _take_over_stores(end: RankEnd) -> None:
 
     def meet(_: str, **__: Any) -> Iterator[tuple[VirtualStore, int, int]]:
         rank = int(os.environ["RANK"])
-        yield make_store(), rank, int(os.environ["WORLD_SIZE"])
+        ranks = int(os.environ["WORLD_SIZE"])
+        yield make_store(), rank, ranks
 
     rendezvous._rendezvous_handlers["env"] = meet  # noqa: SLF001
 

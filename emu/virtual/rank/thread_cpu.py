@@ -82,7 +82,11 @@ class ThreadCpu:
     def _used(self) -> list[float]:
         """Return the CPU seconds of each thread since the mark, ended ones too."""
         now = self._ended | _cpu_of_threads()
-        return [cpu - self._threads.get(thread, 0.0) for thread, cpu in now.items()]
+        used = []
+        for thread, cpu in now.items():
+            marked = self._threads.get(thread, 0.0)
+            used.append(cpu - marked)
+        return used
 
 
 def _cpu_of_threads() -> dict[int, float]:

@@ -36,10 +36,14 @@ class VirtualStore(_Store):  # type: ignore[misc]
         self._end = end
         self._seconds = timeout.total_seconds()
 
-    def ask(
+    def ask(self, request: str, key: str, *values: Any) -> Any:
+        """Return the answer to a request about one key; raises as `ask_about`."""
+        return self.ask_about([key], request, values)
+
+    def ask_about(
         self,
-        request: str,
         keys: Keys,
+        request: str,
         values: Sequence[Any] = (),
     ) -> Any:
         """Return the answer to a request; raises DistStoreError after the timeout.
@@ -47,47 +51,53 @@ class VirtualStore(_Store):  # type: ignore[misc]
         ``values``: for each key, or all for the only one.
         """
         contents = [_to_bytes(value) for value in values]
-        return self._end.ask_store(request, keys, contents, self._seconds)
+        seconds = self._seconds
+        return self._end.ask_store(request, keys, contents, seconds)
 
     def set(self, key: str, value: Any) -> None:
         """Set the value of a key."""
-        self.ask("set", [key], [value])
+        self.ask("set", key, value)
 
     def get(self, key: str) -> Any:
         """Return the value of a key, once it is there."""
-        return self.ask("get", [key])
+        return self.ask("get", key)
 
     def add(self, key: str, amount: int) -> Any:
         """Add to the number that a key has, 0 at first; return the sum."""
-        return self.ask("add", [key], [amount])
+        return self.ask("add", key, amount)
 
     def append(self, key: str, value: Any) -> None:
         """Append to the value of a key."""
-        self.ask("append", [key], [value])
+        self.ask("append", key, value)
 
-    def compare_set(self, key: str, expected: Any, desired: Any) -> Any:
+    def compare_set(
+        self,
+        key: str,
+        expected: Any,
+        desired: Any,
+    ) -> Any:
         """Set the value of a key that has the expected one; return what it has then."""
-        return self.ask("compare_set", [key], [expected, desired])
+        return self.ask("compare_set", key, expected, desired)
 
     def delete_key(self, key: str) -> Any:
         """Delete a key; return whether it was there."""
-        return self.ask("delete_key", [key])
+        return self.ask("delete_key", key)
 
     def check(self, keys: Keys) -> Any:
         """Return True where all keys are there."""
-        return self.ask("check", keys)
+        return self.ask_about(keys, "check")
 
     def num_keys(self) -> Any:
         """Return the number of keys."""
-        return self.ask("num_keys", [])
+        return self.ask_about([], "num_keys")
 
     def multi_get(self, keys: Keys) -> Any:
         """Return the values of keys, once all are there."""
-        return self.ask("multi_get", keys)
+        return self.ask_about(keys, "multi_get")
 
     def multi_set(self, keys: Keys, values: Sequence[Any]) -> None:
         """Set the values of keys."""
-        self.ask("multi_set", keys, values)
+        self.ask_about(keys, "multi_set", values)
 
     def has_extended_api(self) -> bool:
         """Return True: append and several keys work."""
@@ -97,7 +107,11 @@ class VirtualStore(_Store):  # type: ignore[misc]
         """Set how long to wait for keys."""
         self._seconds = timeout.total_seconds()
 
-    def wait(self, keys: Keys, timeout: timedelta | None = None) -> None:
+    def wait(
+        self,
+        keys: Keys,
+        timeout: timedelta | None = None,
+    ) -> None:
         """Wait until keys are there; raises DistStoreError after a timeout."""
         seconds = self._seconds
         if timeout is not None:
