@@ -20,7 +20,7 @@ from emu.lab.fitting.causes import FittedSteps, overtaken
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, Template
-from emu.lab.fitting.steps import Marks, describe_ends
+from emu.lab.fitting.steps import Marks, Step, describe_ends
 from emu.lab.output_lines import marks_of
 from emu.lab.run import MORE_CORES, MOST_WAITS
 from emu.names import file_part
@@ -71,17 +71,22 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it but the scenario."""
-        figures = {**vars(self), "error": self.error}
+        figures = {
+            **vars(self),
+            "error": self.error,
+            "held_out_error": self.held_out_error,
+        }
         del figures["document"]
-        return figures | {"held_out_error": self.held_out_error}
+        return figures
 
     def text(self, name: str) -> str:
         """Return the content of a scenario file of this name, YAML or JSON.
 
         Raises DataError when it is more than is read of a YAML file.
         """
+        fitted_name = self.document["name"]
         head = (
-            f"# By `emu fit` from {self.document['name']}: what crossed in "
+            f"# By `emu fit` from {fitted_name}: what crossed in "
             f"{self.iterations} iterations\n"
             f"# from number {self.first}, at {self.measured:.6g} s each.\n"
         )
@@ -95,13 +100,15 @@ class Fit:
         # A StringIO that begins with a text writes over it from its beginning.
         text.seek(0, io.SEEK_END)
         yaml.dump(self.document, text)
-        if len(text.getvalue()) > MOST_YAML:
+        content = text.getvalue()
+        size = len(content)
+        if size > MOST_YAML:
             raise DataError(
-                f"is a fit of {len(text.getvalue()):,} characters of YAML, at most "
+                f"is a fit of {size:,} characters of YAML, at most "
                 f"{MOST_YAML:,} are read: name it .json",
                 path=name,
             )
-        return text.getvalue()
+        return content
 
 
 def fit_run(
@@ -138,7 +145,10 @@ def fit_run(
         if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
                 outcome = iterations.fit_traffic(
-                    traffic, skip=skip, ring=False, count=count
+                    traffic,
+                    skip=skip,
+                    ring=False,
+                    count=count,
                 )
                 by_steps = _make_fit(name, outcome, traffic, cores, None)
                 job = min(job, by_steps, key=lambda fit: abs(fit.error))
@@ -161,10 +171,15 @@ def fit_run(
 def _hold_against(job: Fit, held: Traffic, measured: float) -> Fit:
     """Return a fit that knows how far it is off at the NICs of another run."""
     document = copy.deepcopy(job.document)
-    for number, machine in enumerate(document["cluster"]["machines"]):
+    machines = document["cluster"]["machines"]
+    for number, machine in enumerate(machines):
         rate_out, rate_in = held.nics[:, number]
-        machine["nic"] = {"out": f"{rate_out:.10g} B/s", "in": f"{rate_in:.10g} B/s"}
-    predicted = _simulated(str(document["name"]), document) / job.iterations
+        machine["nic"] = {
+            "out": f"{rate_out:.10g} B/s",
+            "in": f"{rate_in:.10g} B/s",
+        }
+    name = str(document["name"])
+    predicted = _simulated(name, document) / job.iterations
     error = predicted / measured - 1
 
     document = copy.deepcopy(job.document)
@@ -215,10 +230,12 @@ def _read_run(run: Path, *, force: bool) -> tuple[Traffic, LabResult]:
     # Waits become computing: such fits were 15 % off and looked right.
     if lab["trust"] != "trusted" and not force:
         gain = max(lab["waited_share"], lab.get("early_share", 0.0))
+        percent = 100 * gain
+        most_percent = 100 * MOST_WAITS
         remedy = "state a larger lab.time_scale" if lab.get("cpu") else MORE_CORES
         raise DataError(
             f"cannot be fitted: waits for cores, or what pauses left of quotas, were "
-            f"{100 * gain:.2g} % of what programs computed ({100 * MOST_WAITS:g} % may "
+            f"{percent:.2g} % of what programs computed ({most_percent:g} % may "
             f"be), and would be taken for computing; {remedy} and run it again, or fit "
             "it with --force",
             path=str(run),
@@ -272,11 +289,17 @@ def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> Iterator[
     if not large:
         return
 
-    count = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
-    largest = max(large, key=lambda step: float(np.median(step.sizes)))
+    further = len(large) - 1
+    count = f" (and {further} others)" if further else ""
+    largest = max(large, key=_usual_size)
+    size = _usual_size(largest)
+    ends = describe_ends((largest.source, largest.destination), traffic)
     yield (
-        f"{np.median(largest.sizes):,.0f} bytes{count} from "
-        f"{describe_ends((largest.source, largest.destination), traffic)} were on "
+        f"{size:,.0f} bytes{count} from {ends} were on "
         "their way when their sender went on: with a slower NIC it may wait in send(), "
         "which no fit at these NICs shows"
     )
+
+
+def _usual_size(step: Step) -> float:
+    return float(np.median(step.sizes))

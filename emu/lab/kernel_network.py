@@ -49,17 +49,23 @@ def list_nic_changes(
     ``per_second`` is real bytes per wall second, of an emulated one per emulated
     second.
     """
-    links = problem.cluster.links
+    cluster = problem.cluster
+    links = cluster.links
     # A NIC that changes both ways at one time changes once.
     pairs = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
+
     changes = []
     for instant, number in sorted(pairs):
-        nic_out, nic_in = (
-            float(links.steps.at(port, np.array([instant]))[0]) * per_second
-            for port in links.of_machine(number)
-        )
-        name = problem.cluster.machines[number].name
-        changes.append((float(instant), LabMachine(name, nic_out, nic_in)))
+        instants = np.array([instant])
+        rates = []
+        for port in links.of_machine(number):
+            (capacity,) = links.steps.at(port, instants)
+            rates.append(float(capacity) * per_second)
+        nic_out, nic_in = rates
+        name = cluster.machines[number].name
+        machine = LabMachine(name, nic_out, nic_in)
+        change = (float(instant), machine)
+        changes.append(change)
     return changes
 
 
@@ -148,7 +154,8 @@ class LabNics:
         if not self._paces:
             return lines
         progress = np.where(lines.rate > 0, lines.served, _NOTHING)
-        return dataclasses.replace(lines, served=progress, rate=lines.rate * UNSHAPED)
+        rates = lines.rate * UNSHAPED
+        return dataclasses.replace(lines, served=progress, rate=rates)
 
     def path_in(self, machine: str, path: str) -> str:
         """Return a path of a machine as the other namespaces have it."""
@@ -157,7 +164,8 @@ class LabNics:
     def _wait_for(self, instant: float, change: _Change) -> None:
         wall = self._clock.to_wall(instant)
         # Changes of one instant keep their order, and are never compared themselves.
-        heapq.heappush(self._waiting, (wall, next(self._count), change))
+        number = next(self._count)
+        heapq.heappush(self._waiting, (wall, number, change))
 
     def _carry_out_due(self) -> None:
         now = time.monotonic()
@@ -168,7 +176,8 @@ class LabNics:
                 self._change(change)
             else:
                 edge, rate = change
-                due[self._source[edge]][edge] = rate * self._per_second
+                source = self._source[edge]
+                due[source][edge] = rate * self._per_second
 
         for machine, rates in due.items():
             self._set[machine] |= rates
@@ -183,13 +192,14 @@ class LabNics:
             raise RunError(f"machine {machine} takes no rates: {error}") from error
 
     def _change(self, machine: LabMachine) -> None:
+        name = machine.name
         try:
             self._lab.change_nic(machine)
             if self._paces:
-                self._paces[machine.name].close()
+                self._paces[name].close()
                 # It knows the new NIC.
-                self._paces[machine.name] = self._lab.paces(machine.name)
-                self._pace(machine.name, self._set[machine.name])
+                self._paces[name] = self._lab.paces(name)
+                self._pace(name, self._set[name])
         except RunError as error:  # a callback of the loop loses it
             self._failure = self._failure or error
 
@@ -234,11 +244,11 @@ def _network_problems(scenario: Scenario) -> dict[str, str]:
                 "is for simulations and runs with network: userspace; the "
                 "kernel joins machines by their NICs alone, remove it"
             )
-    possible = {
-        f"events[{number}].cut": f"slow: {event.cut}, direction: both, by: 100"
-        for number, event in enumerate(scenario.events)
-        if event.cut is not None
-    }
+    possible = {}
+    for number, event in enumerate(scenario.events):
+        if event.cut is not None:
+            key = f"events[{number}].cut"
+            possible[key] = f"slow: {event.cut}, direction: both, by: 100"
     if scenario.failures is not None and scenario.failures.cuts:
         possible["failures.machine.what"] = "what: pause"
     for key, example in possible.items():
@@ -296,16 +306,21 @@ class LabLauncher(Launcher):
 
         Raises RunError when one cannot be started.
         """
+        host, port = address
+        # Process ids repeat among machines, so scratch is of the machine, too.
+        private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108
+        environment = {**os.environ, **private}
+
         with log.open("ab") as output:
             for name in self.hosts:
-                host, port = address
+                own_address = self._lab.address(name)
                 command = module_command("emu.emulation.launch", f"{host}:{port}")
-                command += ["--name", name, "--bind", self._lab.address(name)]
-                # Process ids repeat among machines, so scratch is of the machine, too.
-                private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108
-                environment = {**os.environ, **private}
+                command += ["--name", name, "--bind", own_address]
                 self._lab.start(
-                    name, command, environment=environment, output=output.fileno()
+                    name,
+                    command,
+                    environment=environment,
+                    output=output.fileno(),
                 )
 
     @override
@@ -318,7 +333,8 @@ class LabLauncher(Launcher):
                 return str(error)
             if end:
                 first = end[0]
-                return f"the agent of {first.machine} {describe_end(first.code or 0)}"
+                words = describe_end(first.code or 0)
+                return f"the agent of {first.machine} {words}"
             await asyncio.sleep(_LOOK)
 
 

@@ -24,7 +24,12 @@ from emu.runs.lab_file import read_lab
 from emu.scenario import load, prepare
 
 #: Mbit/s of machines m0 to m3.
-SETTINGS = ("100,100,100,100", "50,100,100,100", "100,25,100,100", "200,50,50,50")
+SETTINGS = (
+    "100,100,100,100",
+    "50,100,100,100",
+    "100,25,100,100",
+    "200,50,50,50",
+)
 
 
 def predict_others(
@@ -74,12 +79,14 @@ def predict_others(
     for setting in others:
         run = _lab_run(folder, setting, home)
         duration = _seconds(run, skip, mark)
-        error = seconds[setting] / duration - 1
+        predicted = seconds[setting]
+        error = predicted / duration - 1
         errors.append(error)
-        columns = f"{duration:7.4f} s {seconds[setting]:7.4f} s"
+        columns = f"{duration:7.4f} s {predicted:7.4f} s"
         print(f"{setting:20} {columns} {error:+7.2%}", flush=True)  # noqa: T201 -- likewise
     sizes = np.abs(errors)
-    print(f"median {np.median(sizes):.2%}, worst {sizes.max():.2%}")  # noqa: T201 -- likewise
+    median = np.median(sizes)
+    print(f"median {median:.2%}, worst {sizes.max():.2%}")  # noqa: T201 -- likewise
 
 
 def _nics(setting: str) -> dict[str, str]:
@@ -97,14 +104,22 @@ def _seconds(run: Path, skip: int, mark: str) -> float:
     traffic = read_traffic(run)
     marks = marks_of(run, mark, programs, traffic)
     fewest = min(len(times) for times in marks.values())
-    if fewest < skip + 2:
-        problem = f"a program printed {fewest} lines with {mark!r}, {skip + 2} are due"
+    due = skip + 2
+    if fewest < due:
+        problem = f"a program printed {fewest} lines with {mark!r}, {due} are due"
         raise DataError(problem, path=str(run))
-    means = [np.diff(times[skip:]).mean() for times in marks.values()]
+    means = []
+    for times in marks.values():
+        lengths = np.diff(times[skip:])
+        means.append(lengths.mean())
     return float(np.mean(means))
 
 
-def _lab_run(folder: Path, setting: str, home: Path) -> Path:
+def _lab_run(
+    folder: Path,
+    setting: str,
+    home: Path,
+) -> Path:
     """Run the lab with these NICs, unless that was done; return its run directory."""
     runs = home / setting.replace(",", "-")  # programs take a comma for a list
     marker = runs / "done"
@@ -112,13 +127,14 @@ def _lab_run(folder: Path, setting: str, home: Path) -> Path:
         machines = []
         for number, nic in enumerate(setting.split(",")):
             machines.append(f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}")
+        listed = ", ".join(machines)
 
         command = module_command(
             "emu",
             "lab",
             str(folder / "lab.yaml"),
             "--set",
-            f"cluster.machines=[{', '.join(machines)}]",
+            f"cluster.machines=[{listed}]",
             "--runs",
             str(runs),
         )

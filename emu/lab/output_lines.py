@@ -56,7 +56,8 @@ class OutputLines:
         """Return the descriptor that a program prints to, to be closed once it has."""
         read, write = os.pipe2(os.O_CLOEXEC)
         number = len(self._files)
-        self._files.append(path.open("wb", buffering=0))
+        file = path.open("wb", buffering=0)
+        self._files.append(file)
         self._times.append(array("d"))
         self._selector.register(read, selectors.EVENT_READ, number)
         return write
@@ -74,7 +75,8 @@ class OutputLines:
                 chunk = os.read(key.fd, _CHUNK)
                 room = MOST_LINES - len(times)
                 count = min(chunk.count(b"\n"), room)
-                times.extend([self._seconds()] * count)
+                now = self._seconds()
+                times.extend([now] * count)
 
                 try:
                     file.write(chunk)
@@ -117,21 +119,24 @@ def marks_of(
     none did, or they all came at once.
     """
     times = read_lines(run)
+    sought = text.encode()
     count = 0
     by_program: dict[tuple[str, str], Floats] = {}
     for number, (program, machine) in enumerate(programs):
         path = run / log_name(program, machine)
-        line_times = times["time"][times["program"] == number]
+        is_of_program = times["program"] == number
+        line_times = times["time"][is_of_program]
         with open_input(path, MOST_LOG) as file:
             lines = [line for line, _ in zip(file, line_times, strict=False)]
         count += len(lines)
-        places = [place for place, line in enumerate(lines) if text.encode() in line]
+        places = [place for place, line in enumerate(lines) if sought in line]
         marks = line_times[places]
-        if not len(marks):
+        found = len(marks)
+        if not found:
             continue
-        if len(marks) > 2 and np.median(np.diff(marks)) < _AT_ONCE:
+        if found > 2 and np.median(np.diff(marks)) < _AT_ONCE:
             raise DataError(
-                f"its {len(marks)} lines with {text!r} came at once: the program kept "
+                f"its {found} lines with {text!r} came at once: the program kept "
                 "them back; flush after each (Python: env PYTHONUNBUFFERED: '1')",
                 path=str(path),
             )

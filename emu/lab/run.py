@@ -8,13 +8,14 @@ shown. All times are emulated ones: with ``lab.time_scale``, wall time over that
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -81,22 +82,13 @@ def summary(
     ran = float(samples["ran"][-1])
     wait = float(samples["waited"][-1])
     seconds = float(samples["time"][-1])
-    share = wait / (ran + wait) if ran + wait > 0 else 0.0
+    ready = ran + wait
+    share = wait / ready if ready > 0 else 0.0
     length = max(seconds, 1e-9)
     # The mean over machines, as with waits; the worst alone decides nothing.
     gain = sum(early) / len(early) / length
     is_trusted = max(share, gain) <= MOST_WAITS
 
-    # What the lab ended itself has a signal for its code, and did not fail.
-    failures = [run for run in programs if run.code and not run.stopped]
-    failure = None
-    if failures:
-        first = min(failures, key=lambda run: run.end or 0.0)
-        failure = {
-            "program": first.program,
-            "machine": first.machine,
-            "code": first.code,
-        }
     dropped = {}
     dropped_out, dropped_in = samples["dropped"][-1]
     for number, machine in enumerate(machines):
@@ -106,7 +98,7 @@ def summary(
         }
     return {
         "programs": [vars(run) for run in programs],
-        "failed": failure,
+        "failed": _describe_failure(programs),
         "computed_seconds": ran,
         "waited_seconds": wait,
         "waited_share": share,
@@ -114,6 +106,20 @@ def summary(
         "early_share": gain,
         "trust": "trusted" if is_trusted else "degraded",
         "dropped": dropped,
+    }
+
+
+def _describe_failure(programs: Sequence[ProgramRun]) -> dict[str, Any] | None:
+    """Return the program that failed first; None where all did well."""
+    # What the lab ended itself has a signal for its code, and did not fail.
+    failures = [run for run in programs if run.code and not run.stopped]
+    if not failures:
+        return None
+    first = min(failures, key=lambda run: run.end or 0.0)
+    return {
+        "program": first.program,
+        "machine": first.machine,
+        "code": first.code,
     }
 
 
@@ -154,22 +160,28 @@ class LabPrograms:
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[_Change] = []
         self._events: list[_Change] = []
-        by_time = sorted(file.events, key=lambda event: event.time)
+        by_time = sorted(file.events, key=attrgetter("time"))
         for event in by_time:
             nic = event.nic
             if event.machine is not None and nic is not None:  # else refused
                 machine = LabMachine(event.machine, nic.outward, nic.inward)
-                self._events.append((event.time, machine))
+                change = (event.time, machine)
+                self._events.append(change)
 
-    def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
+    def start(
+        self,
+        programs: Sequence[LabProgram],
+        command: Sequence[str],
+    ) -> None:
         """Start programs in order; the command takes the place of theirs.
 
         Raises ValueError when a place is none, which `open_lab` refuses.
         """
-        names = [machine.name for machine in self._lab.machines]
-        addresses = {name: self._lab.address(name) for name in names}
+        addresses = {}
+        for machine in self._lab.machines:
+            addresses[machine.name] = self._lab.address(machine.name)
+        lines = [f"{address}\n" for address in addresses.values()]
         hosts = self._folder / "hosts.txt"
-        lines = [f"{ip}\n" for ip in addresses.values()]
         hosts.write_text("".join(lines), "utf-8")
         paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
         places = dict(zip(PLACES, paths, strict=True))
@@ -223,20 +235,23 @@ class LabPrograms:
         # A connection that was closed between two samples is known by its calls.
         is_on_connection = calls["kind"] != WAIT
         ends = calls[is_on_connection][["machine", "port", "program"]]
-        for machine, port, program in np.unique(ends).tolist():
-            owner = (names[machine], port, callers[program])
+        for machine, port, caller in np.unique(ends).tolist():
+            owner = (names[machine], port, callers[caller])
             owners.add(owner)
 
         different_programs = {program for _, _, program in owners}
         different_programs.update(callers)
         programs = tuple(sorted(different_programs))
-        numbers = np.array([programs.index(caller) for caller in callers], np.uint16)
         if len(calls):
+            places = [programs.index(name) for name in callers]
+            numbers = np.array(places, np.uint16)
             calls["program"] = numbers[calls["program"]]
         rows = []
         for machine_name, port, program in sorted(owners):
             machine = names.index(machine_name)
-            rows.append((machine, port, programs.index(program)))
+            place = programs.index(program)
+            row = (machine, port, place)
+            rows.append(row)
 
         nics_out = [machine.nic_out for machine in machines]
         nics_in = [machine.nic_in for machine in machines]
@@ -291,14 +306,19 @@ class LabPrograms:
             "sharing": self._file.lab.sharing,
         }
 
-    def sum_traffic(self, traffic: Traffic, seconds: float) -> dict[str, Any]:
+    def sum_traffic(
+        self,
+        traffic: Traffic,
+        seconds: float,
+    ) -> dict[str, Any]:
         """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
         packets = traffic.packets
         names = traffic.machines
         rates = []
         for instant, machine in self.changes:
             number = names.index(machine.name)
-            rates.append((instant, number, machine.nic_out, machine.nic_in))
+            rate = (instant, number, machine.nic_out, machine.nic_in)
+            rates.append(rate)
         nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
         use = analysis.nic_use(packets, nics, seconds)
         sizes = analysis.count_bytes(packets, len(names))
@@ -306,8 +326,10 @@ class LabPrograms:
         # Where connections are to have queues of their own, some may share one.
         shared_queues = 0
         if self._file.lab.sharing == "fair":
-            leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-            shared_queues = len(analysis.meetings(packets, leaf))
+            leaves = leaves_among(len(names))
+            leaf = partial(leaf_of, leaves=leaves)
+            meetings = analysis.meetings(packets, leaf)
+            shared_queues = len(meetings)
 
         use_by_name = {}
         use_out, use_in = use.tolist()
@@ -317,10 +339,11 @@ class LabPrograms:
                 "in": use_in[number],
             }
         connections = np.unique(packets[CONNECTION])
+        messages = analysis.messages(packets)
         return {
             "packets": len(packets),
             "connections": len(connections),
-            "messages": len(analysis.messages(packets)),
+            "messages": len(messages),
             "shared_queues": shared_queues,
             "bytes": analysis.name_matrix(sizes, names),
             "bin_seconds": seconds / BINS,
@@ -341,7 +364,8 @@ class LabPrograms:
 
         marks = None
         if section.mark:
-            programs = [(run.program, run.machine) for run in self.runs.values()]
+            runs = self.runs.values()
+            programs = [(run.program, run.machine) for run in runs]
             try:
                 marks = marks_of(self._folder, section.mark, programs, traffic)
             # What was measured counts even where no line says when iterations began.
@@ -377,7 +401,8 @@ class LabPrograms:
         while waits:
             for number in self._collect_ends():
                 run = self.runs[number]
-                self._watch(f"{run.program} on {run.machine} ended: {_end_of(run)}")
+                end = _end_of(run)
+                self._watch(f"{run.program} on {run.machine} ended: {end}")
                 waits.discard(number)
                 if run.code:
                     waits.clear()
@@ -414,9 +439,9 @@ class LabPrograms:
                 break
             del self._events[0]
             # As it came about, which is a little later than the file says.
-            now = self.samples.seconds
+            change = (self.samples.seconds, machine)
             self._lab.change_nic(machine)
-            self.changes.append((now, machine))
+            self.changes.append(change)
             self._watch(f"the NIC of {machine.name} has changed")
 
     def _collect_ends(self, patience: float = PERIOD) -> list[int]:
@@ -434,11 +459,12 @@ class LabPrograms:
         for program in ended:
             # Who called it by ssh gets its code; it is no program of the file.
             is_of_ssh = self._ssh.tell(program)
-            if not is_of_ssh and program.number in self.runs:
-                run = self.runs[program.number]
+            number = program.number
+            if not is_of_ssh and number in self.runs:
+                run = self.runs[number]
                 run.end = self.samples.seconds
                 run.code = program.code
-                numbers.append(program.number)
+                numbers.append(number)
         self.samples.take(when_due=True)
         return numbers
 
@@ -446,8 +472,8 @@ class LabPrograms:
 def _end_of(run: ProgramRun) -> str:
     code = run.code or 0
     if code < 0:
-        signal_name = signal.Signals(-code).name
-        return f"killed by {signal_name}"
+        number = signal.Signals(-code)
+        return f"killed by {number.name}"
     return f"exit code {code}" if code else "well"
 
 
@@ -467,7 +493,8 @@ def _foretell(
     """Yield what is known of a prediction before its lab runs."""
     if prediction is None:
         return
-    yield f"prediction: {fit_note(file)}"
+    note = fit_note(file)
+    yield f"prediction: {note}"
     # `forecast` knows the queues of labs that state none, and how TCP shares them.
     if _is_plain(file):
         queues = forecast(prediction, time_scale)
@@ -505,7 +532,8 @@ def run_lab(
     with open_lab(file) as lab:
         for sentence in _foretell(file, prediction, lab.time_scale):
             watch(sentence)
-        watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
+        count = len(lab.machines)
+        watch(f"{count} machines in {lab.startup_seconds:.2f} s")
         check = _check_nics(file, lab)
         watch(f"NICs measured in {check.seconds:.2f} s")
 
@@ -523,7 +551,10 @@ def run_lab(
             samples = running.close()
             packets = running.packets(capture)
         # While the machines are there: the kernel's counters go with them.
-        counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
+        counts = {
+            "traffic": lab.counters.traffic(),
+            "tcp": lab.counters.tcp(),
+        }
 
     runs = list(running.runs.values())
     result = {

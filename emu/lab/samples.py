@@ -30,7 +30,8 @@ class Samples:
         self._taken = self._began
         self.began = time.clock_gettime(time.CLOCK_REALTIME)
         """Seconds since 1970 at which they began, as packets are stamped."""
-        self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
+        self._rows: dict[str, list[Any]]
+        self._rows = {key: [] for key in SAMPLED}
         self.take()
 
     @property
@@ -47,13 +48,18 @@ class Samples:
     def take(self, *, when_due: bool = False) -> None:
         """Take a sample now, or only if the last one is long ago."""
         now = time.monotonic()
-        if when_due and now < self._taken + PERIOD:
+        due = self._taken + PERIOD
+        if when_due and now < due:
             return
         self._taken = now
         self._waits.sample()
         self._ports.sample()
         drops, queues = self._counters.queues()
-        tcp = self._counters.tcp().values()
+        retransmitted = []
+        timeouts = []
+        for counts in self._counters.tcp().values():
+            retransmitted.append(counts["retransmitted"])
+            timeouts.append(counts["timeouts"])
 
         seconds = self.seconds
         ran, wait = self._waits.seconds()
@@ -61,8 +67,8 @@ class Samples:
             seconds,
             ran / self._scale,
             wait / self._scale,
-            [counts["retransmitted"] for counts in tcp],
-            [counts["timeouts"] for counts in tcp],
+            retransmitted,
+            timeouts,
             drops,
             queues,
         )

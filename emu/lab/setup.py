@@ -68,8 +68,8 @@ def time_scale(file: LabFile) -> float:
     scale = file.lab.time_scale
     if scale != "auto":
         return float(scale)
-    cores = list(file.cores.values())
-    return scale_for(cores, cores_here())
+    cores_of_machines = list(file.cores.values())
+    return scale_for(cores_of_machines, cores_here())
 
 
 def cores_here() -> float:
@@ -105,13 +105,13 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     yield from _machine_errors(file)
     for number, event in enumerate(file.events):
         trail: Trail = ("events", number)
-        if event.nic is None:
-            problem = "a lab has NICs and no further links: state machine and nic"
-            stated = [key for key in _NOT_OF_LABS if getattr(event, key) is not None]
-            key = stated[0]
-            yield (*trail, key), problem
-        else:
+        if event.nic is not None:
             yield from _nic_errors(file, (*trail, "nic"), event.nic)
+            continue
+        problem = "a lab has NICs and no further links: state machine and nic"
+        stated = [key for key in _NOT_OF_LABS if getattr(event, key) is not None]
+        key = stated[0]
+        yield (*trail, key), problem
     yield from _core_errors(file)
 
     places = dict.fromkeys(PLACES, "")
@@ -135,8 +135,11 @@ def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         if not re.fullmatch(r"[A-Za-z0-9.-]*", name):
             problem = f"{name!r} is no host name: letters, digits, - and . make one"
             yield (*trail, "name"), problem
-        nic = file.cluster.machines[position].nic
-        if nic.latency.inward or nic.latency.outward:
+
+        machine = file.cluster.machines[position]
+        nic = machine.nic
+        latency = nic.latency
+        if latency.inward or latency.outward:
             problem = "a lab delays no packets: leave it out, emu run emulates it"
             yield (*trail, "nic", "latency"), problem
         yield from _nic_errors(file, (*trail, "nic"), nic)
@@ -145,11 +148,13 @@ def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise shares of cores that machines cannot have here."""
     shares = [machine.cpu for machine in file.cluster.machines]
-    wrong = [n for n, cpu in enumerate(shares) if cpu is not None and not cpu > 0]
-    for number in wrong:
-        problem = "a machine without a core computes nothing: state more than 0"
-        yield ("cluster", "machines", number, "cpu"), problem
-    if wrong or not file.cores:
+    has_wrong = False
+    for number, cpu in enumerate(shares):
+        if cpu is not None and not cpu > 0:
+            has_wrong = True
+            problem = "a machine without a core computes nothing: state more than 0"
+            yield ("cluster", "machines", number, "cpu"), problem
+    if has_wrong or not file.cores:
         return
 
     scales = ("lab", "time_scale")
@@ -167,13 +172,16 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             return
 
     cores = cores_here()
-    need = sum(file.cores.values())
+    cores_of_machines = list(file.cores.values())
+    need = sum(cores_of_machines)
     if need > _ROUNDED * scale * cores:
-        auto = scale_for(list(file.cores.values()), cores)
+        need_here = need / scale
+        least = need / cores
+        auto = scale_for(cores_of_machines, cores)
         problem = (
             f"is {scale:g}, at which machines of {need:g} cores need "
-            f"{need / scale:.3g} of this computer, which has {cores:.3g}: state "
-            f"{need / cores:.3g} or more, auto takes {auto:.3g}"
+            f"{need_here:.3g} of this computer, which has {cores:.3g}: state "
+            f"{least:.3g} or more, auto takes {auto:.3g}"
         )
         yield scales, problem
         return
@@ -184,28 +192,40 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         yield scales, f"needs quotas of CPU time, and {error}"
 
 
-def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, str]]:
+def _nic_errors(
+    file: LabFile,
+    trail: Trail,
+    nic: Nic,
+) -> Iterator[tuple[Trail, str]]:
+    section = file.lab
     # `_core_errors` names that; no scale follows from a machine without a core.
-    is_auto = file.lab.time_scale == "auto"
+    is_auto = section.time_scale == "auto"
     if is_auto and not min(file.cores.values()) > 0:
         return
+
     scale = time_scale(file)
     # One error, where both directions have the same rate.
-    for rate in dict.fromkeys((nic.outward, nic.inward)):
+    rates = dict.fromkeys((nic.outward, nic.inward))
+    for rate in rates:
         try:
             plan_nic(
                 rate,
-                Sharing(file.lab.sharing),
-                mtu=file.lab.mtu,
-                queue=file.lab.queue,
+                Sharing(section.sharing),
+                mtu=section.mtu,
+                queue=section.queue,
                 time_scale=scale,
             )
         except ValueError as error:
-            condition = "" if scale == 1 else f"at time scale {scale:g}, "
-            yield trail, f"{condition}{error}"
+            problem = str(error)
+            if scale != 1:
+                problem = f"at time scale {scale:g}, {problem}"
+            yield trail, problem
 
 
-def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
+def programs_of(
+    file: LabFile,
+    command: Sequence[str],
+) -> list[LabProgram]:
     """Return a file's programs, or a command on all machines; ScenarioError if none."""
     names = tuple(file.cluster.names)
     if command:

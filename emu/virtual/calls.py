@@ -144,8 +144,8 @@ def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
     for other, made in compared:
         problem = _compare(call, made)
         if not problem and call.kind == "alltoall":
-            goes = _is_taken(call, made, giver=member, taker=other)
-            comes = _is_taken(made, call, giver=other, taker=member)
+            goes = _agree(call, member, taking=made, taker=other)
+            comes = _agree(made, other, taking=call, taker=member)
             if not (goes and comes):
                 problem = "an exchange of which one expects other bytes than the other "
                 problem += "has"
@@ -156,24 +156,24 @@ def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
             )
 
 
-def _compare(call: Call, other: Call) -> str:
+def _compare(call: Call, made: Call) -> str:
     """Return what differs between two calls; empty where they are alike."""
-    if call.kind != other.kind:
+    if call.kind != made.kind:
         return "different calls"
     for key in ("size", "dtype", "operation", "root"):
-        if call.figures.get(key) != other.figures.get(key):
+        if call.figures.get(key) != made.figures.get(key):
             return f"calls that differ in {key}"
     return ""
 
 
-def _is_taken(
-    call: Call,
-    other: Call,
-    *,
+def _agree(
+    giving: Call,
     giver: int,
+    *,
+    taking: Call,
     taker: int,
 ) -> bool:
-    """Return True where the giver's call gives as many bytes as the taker's takes."""
-    given = call.figures["given"][taker]
-    taken = other.figures["taken"][giver]
+    """Return True where the taker expects as many bytes as the giver has for it."""
+    given = giving.figures["given"][taker]
+    taken = taking.figures["taken"][giver]
     return bool(given == taken)

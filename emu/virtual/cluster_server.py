@@ -141,6 +141,7 @@ class ClusterServer:
             cores=ranks.at_once,
             message_cpu=self._message_cpu if costs else None,
         )
+
         self._store = KeyStore()
         self._groups: dict[str, CallGroup] = {}
         self._seats: dict[int, _Seat] = {}
@@ -470,6 +471,7 @@ class ClusterServer:
             return
         made.ended = now
         form = made.form
+
         seat = self._seats[made.rank]
         del seat.pending[made.name]
         seat.ends_to_send.append(made)
@@ -622,6 +624,7 @@ def _cpu_use(pid: int) -> tuple[str, ...]:
     except OSError as error:
         reason = os.strerror(3)
         raise EmulatorError(f"process {pid} has gone: {reason}") from error
+
     _, _, behind_name = text.rpartition(")")
     state, *fields = behind_name.split()
     if state == "S":

@@ -189,8 +189,8 @@ def _loops_of_parts(ranks: int, size: int) -> list[_Loop]:
     loops = []
     for start in range(0, size, _CHUNK):
         chunk = min(_CHUNK, size - start)
-        whole = ranks * chunk
-        loop = _Loop(ranks, whole, chunk)
+        size_of_all = ranks * chunk
+        loop = _Loop(ranks, size_of_all, chunk)
         loops.append(loop)
     return loops
 
@@ -265,8 +265,8 @@ def ring_reduce(
     size: int,
 ) -> Script:
     """Add a tensor up round the ring, from the rank behind the root to the root."""
-    behind = root + 1
-    return _chain(rank, ranks, size, first=behind)
+    first = root + 1
+    return _chain(rank, ranks, size, first=first)
 
 
 def _chain(
@@ -277,13 +277,13 @@ def _chain(
     first: int,
 ) -> Script:
     """Hand a tensor round the ring from the first rank to the one before it."""
-    before = (rank - 1) % ranks
-    behind = (rank + 1) % ranks
+    former_rank = (rank - 1) % ranks
+    next_rank = (rank + 1) % ranks
     place = (rank - first) % ranks
     is_first = place == 0
     is_last = place == ranks - 1
-    sources = [] if is_first else [before]
-    targets = [] if is_last else [behind]
+    sources = [] if is_first else [former_rank]
+    targets = [] if is_last else [next_rank]
 
     sizes = _cut(size, _STEP)
     pieces = _pieces_of(
@@ -304,10 +304,10 @@ def parent_in_tree(rank: int, ranks: int) -> int | None:
     if rank == 0:
         return None
     lowest_bit = rank & -rank
-    others = rank ^ lowest_bit
+    higher_bits = rank ^ lowest_bit
     next_bit = lowest_bit << 1
-    parent = others | next_bit
-    return parent if parent < ranks else others
+    parent = higher_bits | next_bit
+    return parent if parent < ranks else higher_bits
 
 
 def tree_all_reduce(rank: int, ranks: int, size: int) -> list[Lane]:
@@ -342,8 +342,8 @@ def _scripts_of_tree(rank: int, ranks: Sequence[int], size: int) -> list[Script]
     room = BUFFER // _STEP
 
     if parent_place is None:
-        whole = _pieces_of(sizes, is_taken=True, is_given=True)
-        turn = hand_on(children, children, whole, room)
+        pieces = _pieces_of(sizes, is_taken=True, is_given=True)
+        turn = hand_on(children, children, pieces, room)
         return [turn]
 
     parent = ranks[parent_place]
@@ -398,5 +398,6 @@ def exchange(
         if given_size:
             send = Send(target, given_size)
             steps.append(send)
+
     posted = yield from _post_all(steps)
     yield Wait((*posted,))

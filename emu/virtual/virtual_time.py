@@ -259,11 +259,12 @@ class VirtualTime:
             if self._due:
                 due, *_ = self._due[0]
             horizon = self._horizon()
-            until = min(due, horizon)
-            if self._network.go_on(until):
+            limit = min(due, horizon)
+            if self._network.go_on(limit):
                 continue  # ranks may have been woken, and post
             if due > horizon or due == math.inf:
                 return
+
             self._network.go_to(due)
             while self._due:
                 moment, _, _, action = self._due[0]
@@ -287,6 +288,7 @@ class VirtualTime:
         """Yield the ranks that get a core, the least clock first."""
         busy = self.running.difference(stalled)
         free_cores = self.cores - len(busy)
+
         while self._ready and free_cores > 0:
             _, number = heapq.heappop(self._ready)
             free_cores -= 1

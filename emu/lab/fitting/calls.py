@@ -184,8 +184,8 @@ def _kernel_times(traffic: Traffic) -> Row:
         for places in by_machine.values():
             later = places[1:]
             earlier = places[:-1]
-            before = times[earlier]
-            busy[later] = np.maximum(busy[later], before)
+            earlier_times = times[earlier]
+            busy[later] = np.maximum(busy[later], earlier_times)
 
     nics_out, nics_in = traffic.nics
     rates_out = nics_out[packets["source"]]

@@ -303,12 +303,12 @@ class _Iterations:
         called = np.maximum.accumulate(sent.called)
         cuts = marks + _quiet(called, marks)
         edges = np.searchsorted(called, cuts)
-        before = curve.before
+        bytes_before = curve.before
         if settled:
-            inner_places = before[1:-1]
+            inner_places = bytes_before[1:-1]
             silent_places = inner_places[is_silent]
-            settled_places = settle(before[edges], silent_places)
-            edges = np.searchsorted(before[:-1], settled_places)
+            settled_places = settle(bytes_before[edges], silent_places)
+            edges = np.searchsorted(bytes_before[:-1], settled_places)
 
         joints = []
         is_split = sent.is_split
@@ -317,11 +317,11 @@ class _Iterations:
             starts = first + np.flatnonzero(is_start[span])
             splits = first + np.flatnonzero(is_split[span])
             # A message may begin amid the last packet of the one before it.
-            amid = before[splits] + sent.split[splits]
-            places = np.union1d(before[starts], amid)
-            joints.append(places - before[first])
+            amid = bytes_before[splits] + sent.split[splits]
+            places = np.union1d(bytes_before[starts], amid)
+            joints.append(places - bytes_before[first])
 
-        places_of_edges = before[edges]
+        places_of_edges = bytes_before[edges]
         return cls(
             crossed=curve,
             starts=places_of_edges[:-1],

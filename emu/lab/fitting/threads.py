@@ -124,8 +124,8 @@ def _join(
     """Return all causes once; receipts that order tells only where there are none."""
     if receipts:
         causes = [cause for cause in causes if cause.moment != GOT]
-    together = [*causes, *earlier, *receipts]
-    return list(dict.fromkeys(together))
+    joined = [*causes, *earlier, *receipts]
+    return list(dict.fromkeys(joined))
 
 
 def _hold(step: Step, held: float) -> float:

@@ -34,9 +34,15 @@ class PcapFile:
         packed = head.pack(_NANOSECONDS, major, minor, 0, 0, HEADERS, _LINK_TYPE)
         self._file.write(packed)
 
-    def add(self, time: int, length: int, header: bytes) -> None:
+    def add(
+        self,
+        time: int,
+        length: int,
+        header: bytes,
+    ) -> None:
         """Take a packet: nanoseconds since 1970, its bytes, the first of them."""
-        self._waiting.append((time, length, header))
+        packet = (time, length, header)
+        self._waiting.append(packet)
 
     def write(self, limit: int) -> None:
         """Write what is older than a time, nanoseconds, before which all has come."""
@@ -78,7 +84,11 @@ class Capture:
     There is one per machine, of what it is delivered; ``pcap`` gets the headers of all.
     """
 
-    def __init__(self, taps: Sequence[socket.socket], pcap: Path | None = None) -> None:
+    def __init__(
+        self,
+        taps: Sequence[socket.socket],
+        pcap: Path | None = None,
+    ) -> None:
         self._taps = list(taps)
         self._pcap = None if pcap is None else PcapFile(pcap)
         self._began = time.clock_gettime(time.CLOCK_REALTIME)  # as the kernel stamps
@@ -108,7 +118,8 @@ class Capture:
         os.close(self._ended)
         rows = np.frombuffer(self._rows, PACKET)
         shift = self._began - began
-        rows["time"] = np.maximum(rows["time"] + shift, 0.0) / time_scale
+        times = np.maximum(rows["time"] + shift, 0.0)
+        rows["time"] = times / time_scale
         order = np.argsort(rows["time"], kind="stable")
         return rows[order]
 
@@ -142,19 +153,22 @@ class Capture:
                 data, stamps, _, _ = tap.recvmsg(HEADERS, 64)
             except BlockingIOError:
                 return
-            seconds, nanoseconds = _STAMP.unpack_from(stamps[0][2])
+            _, _, stamp = stamps[0]
+            seconds, nanoseconds = _STAMP.unpack_from(stamp)
             header = data.ljust(_LEAST, b"\0")
             fields = _FIELDS.unpack_from(header, _ETHERNET)
             length, protocol, source, destination, from_port, to_port, tcp = fields
             if self._pcap is not None:
-                stamp = 10**9 * seconds + nanoseconds
-                self._pcap.add(stamp, length + _ETHERNET, data)
+                instant = 10**9 * seconds + nanoseconds
+                self._pcap.add(instant, length + _ETHERNET, data)
 
-            payload = length - _IP_HEADER - 4 * (tcp >> 4)
+            tcp_header = 4 * (tcp >> 4)
+            payload = length - _IP_HEADER - tcp_header
             if protocol == socket.IPPROTO_TCP and payload > 0:
+                passed = seconds - self._began + 1e-9 * nanoseconds
                 # Addresses of machines count from 1 (`Lab.address`).
                 self._rows += _ROW.pack(
-                    seconds - self._began + 1e-9 * nanoseconds,
+                    passed,
                     source - 1,
                     destination - 1,
                     from_port,

@@ -6,14 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from emu.lab.machines.cpu_groups import CpuQuota
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
-Counts = dict[str, dict[str, int]]
+#: Nanoseconds that each thread ran and waited, by process and thread.
+_Seen: TypeAlias = dict[tuple[int, int], tuple[int, int]]
+#: Numbers by their names, by machine.
+Counts: TypeAlias = dict[str, dict[str, int]]
 #: Numbers by queue, out of every machine and into every machine.
-Queues = list[list[int]]
+Queues: TypeAlias = list[list[int]]
 
 #: Periods of a quota between two comparisons with it: one of them is doubtful.
 _PERIODS = 25
@@ -41,9 +45,10 @@ def _since(now: Counts, restart: Counts) -> Counts:
     growth: Counts = {}
     for machine, counts in now.items():
         old = restart.get(machine, {})
-        growth[machine] = {
-            name: count - old.get(name, 0) for name, count in counts.items()
-        }
+        grown = {}
+        for name, count in counts.items():
+            grown[name] = count - old.get(name, 0)
+        growth[machine] = grown
     return growth
 
 
@@ -53,12 +58,20 @@ class Counters:
     ``network`` is the name of every machine's NIC, and with a number the switch's end.
     """
 
-    def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
+    def __init__(
+        self,
+        switch: Holder,
+        holders: Sequence[Holder],
+        network: str,
+    ) -> None:
         self._switch = switch
         self._holders = holders
-        numbers = range(len(holders))
-        self._names = [f"{network}-{number}" for number in numbers]
-        self._out = [holder.open_netlink([network]) for holder in holders]
+        self._names = []
+        self._out = []
+        for number, holder in enumerate(holders):
+            opened = holder.open_netlink([network])
+            self._names.append(f"{network}-{number}")
+            self._out.append(opened)
         self._into, self._devices = switch.open_netlink(self._names)
         self._before = _Before()
 
@@ -77,9 +90,9 @@ class Counters:
         self._before = _Before(traffic=traffic, tcp=tcp, drops=drops)
 
     def _waiting(self) -> int:
-        _, waiting = self.queues()
-        volumes = [sum(queues) for queues in waiting]
-        return sum(volumes)
+        """Return the bytes that wait in all queues."""
+        _, (waiting_out, waiting_in) = self.queues()
+        return sum(waiting_out) + sum(waiting_in)
 
     def traffic(self) -> Counts:
         """Return bytes and packets that crossed each NIC, as the switch counted them.
@@ -88,10 +101,10 @@ class Counters:
         all headers.
         """
         now: Counts = {}
-        table = Path(f"/proc/{self._switch.process}/net/dev").read_text()
+        table = Path(f"/proc/{self._switch.process}/net/dev")
         machines = dict(zip(self._names, self._holders, strict=True))
         # Two lines of titles stand above the devices.
-        lines = table.splitlines()[2:]
+        _, _, *lines = table.read_text().splitlines()
         for line in lines:
             device, figures = line.split(":")
             machine = machines.get(device.strip())
@@ -99,7 +112,7 @@ class Counters:
                 continue
 
             # The switch received what the machine sent.
-            counts = [int(figure) for figure in figures.split()]
+            counts = list(map(int, figures.split()))
             now[machine.name] = {
                 "out_bytes": counts[_RECEIVED_BYTES],
                 "out_packets": counts[_RECEIVED_PACKETS],
@@ -131,17 +144,18 @@ class Counters:
 
         Each out of and into every machine. Raises OSError when a machine has gone.
         """
-        queues_out = []
-        for kernel, (index,) in self._out:
-            queues_out.append(kernel.queue(index))
+        queues_out = [kernel.queue(index) for kernel, (index,) in self._out]
         queues_in = [self._into.queue(index) for index in self._devices]
         drops = []
         waiting = []
         for queues in (queues_out, queues_in):
-            drops.append([dropped for dropped, _ in queues])
-            waiting.append([volume for _, volume in queues])
+            counts = [dropped for dropped, _ in queues]
+            volumes = [volume for _, volume in queues]
+            drops.append(counts)
+            waiting.append(volumes)
 
-        for dropped, old in zip(drops, self._before.drops, strict=False):
+        drops_before = self._before.drops
+        for dropped, old in zip(drops, drops_before, strict=False):
             for number, count in enumerate(old):
                 dropped[number] -= count
         return drops, waiting
@@ -165,7 +179,8 @@ def _read_counts(table: Path) -> dict[str, int]:
     for names, values in zip(headers, rows, strict=True):
         _, *keys = names.split()
         _, *figures = values.split()
-        counts |= zip(keys, map(int, figures), strict=True)
+        for key, figure in zip(keys, figures, strict=True):
+            counts[key] = int(figure)
     return counts
 
 
@@ -180,8 +195,7 @@ class CoreWaits:
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self.seen: dict[tuple[int, int], tuple[int, int]] = {}
-        """Nanoseconds that each thread ran and waited, by process and thread."""
+        self.seen: _Seen = {}
         self.sample()
         self._before = dict(self.seen)  # who holds the machines ran and waited, too
 
@@ -189,13 +203,13 @@ class CoreWaits:
         """Read the counts of every thread that lives now."""
         for process in processes_below(self._root):
             folder = Path(f"/proc/{process}/task")
-            for counts in folder.glob("*/schedstat"):
+            for table in folder.glob("*/schedstat"):
                 try:
-                    columns = counts.read_text().split()
+                    columns = table.read_text().split()
                     ran, wait, _ = map(int, columns)
                 except (OSError, ValueError):
                     continue
-                thread = int(counts.parent.name)
+                thread = int(table.parent.name)
                 self.seen[process, thread] = (ran, wait)
 
     def judge(self) -> None:
@@ -214,7 +228,10 @@ class CoreWaits:
         return 1e-9 * ran, 1e-9 * wait
 
 
-def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
+def off_quota(
+    threads: Sequence[tuple[float, float]],
+    cores: float,
+) -> float:
     """Return seconds for which a machine's programs were late, below 0 early: at least.
 
     All that they computed takes ``ran / cores``. A thread that was ready for longer was
@@ -224,7 +241,8 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
     """
     due = sum(ran for ran, _ in threads) / cores
     ready = [ran + wait for ran, wait in threads]
-    late = max(ready, default=0.0) - due
+    longest = max(ready, default=0.0)
+    late = longest - due
     if late > 0:
         return late
     early = sum(ready) - due
@@ -241,8 +259,12 @@ class QuotaWaits:
     """
 
     def __init__(self, machines: Sequence[tuple[int, CpuQuota]]) -> None:
-        self._machines = [(CoreWaits(root), quota) for root, quota in machines]
-        self._before = [dict(waits.seen) for waits, _ in self._machines]
+        self._machines: list[tuple[CoreWaits, CpuQuota]] = []
+        self._before: list[_Seen] = []
+        for root, quota in machines:
+            waits = CoreWaits(root)
+            self._machines.append((waits, quota))
+            self._before.append(dict(waits.seen))
         self._late = 0.0
         self.early = [0.0] * len(machines)
         """Seconds by which each machine computed in less than it needs."""
@@ -261,22 +283,24 @@ class QuotaWaits:
     def judge(self) -> None:
         """Compare what was computed since the last time with the quotas."""
         self._compared = time.monotonic()
+        nothing = (0, 0)
         for number, (waits, quota) in enumerate(self._machines):
             last = self._before[number]
             self._before[number] = dict(waits.seen)
-            nothing = (0, 0)
             threads = []
-            for thread, (ran, wait) in waits.seen.items():
-                old_ran, old_wait = last.get(thread, nothing)
+            for name, (ran, wait) in waits.seen.items():
+                old_ran, old_wait = last.get(name, nothing)
                 seconds = 1e-9 * (ran - old_ran)
                 delay = 1e-9 * (wait - old_wait)
-                threads.append((seconds, delay))
+                thread = (seconds, delay)
+                threads.append(thread)
 
             late = off_quota(threads, quota.cores)
+            early = -late
             period = 1e-6 * quota.period
             # A wait counts when it is over: of one that goes on a period is missing.
             self._late += max(0.0, late - period)
-            self.early[number] += max(0.0, -late - period)
+            self.early[number] += max(0.0, early - period)
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that machines needed for what they computed, and were late."""
@@ -289,17 +313,17 @@ class QuotaWaits:
 
 def processes_below(root: int) -> list[int]:
     """Return every process below one, as this process's ``/proc`` shows them."""
-    processes = []
+    processes: list[int] = []
     stack = [root]
     while stack:
         process = stack.pop()
         folder = Path(f"/proc/{process}/task")
         for children in folder.glob("*/children"):
             try:
-                words = children.read_text().split()
-                below = [int(word) for word in words]
+                text = children.read_text()
             except OSError:  # it has ended
                 continue
+            below = list(map(int, text.split()))
             processes += below
             stack += below
     return processes
@@ -330,7 +354,8 @@ class PortOwners:
                 except OSError:  # it has ended
                     continue
                 for port in ports:
-                    self.found.add((machine, port, program))
+                    owner = (machine, port, program)
+                    self.found.add(owner)
 
 
 def _program_of(home: Path) -> str | None:
@@ -353,19 +378,21 @@ def _ports(home: Path) -> set[int]:
         target = str(descriptor.readlink())
         if target.startswith("socket:["):
             number = target.removeprefix("socket:[")
-            sockets.add(number.removesuffix("]"))
+            number = number.removesuffix("]")
+            sockets.add(number)
     if not sockets:
         return set()
 
     ports = set()
-    network = home / "net"
-    for table in (network / "tcp", network / "tcp6"):
+    for family in ("tcp", "tcp6"):
+        table = home / "net" / family
         if not table.exists():  # without IPv6
             continue
         _, *lines = table.read_text().splitlines()
         for line in lines:
             columns = line.split()
+            local_end = columns[1]
             if columns[9] in sockets:
-                _, _, port = columns[1].rpartition(":")
+                _, _, port = local_end.rpartition(":")
                 ports.add(int(port, 16))
     return ports

@@ -55,17 +55,25 @@ def plan_cpu(cores: float, time_scale: float) -> CpuQuota:
     period = max(SHORTEST, QUOTA / share)
     # Half a microsecond of 1 ms may be missing to what is held to be enough.
     if not round(period) <= LONGEST:
+        milliseconds = 1000 * share
+        least = 1e6 * QUOTA / LONGEST / 1e3
         raise ValueError(
-            f"{cores:g} cores at time scale {time_scale:g} are {1000 * share:.3g} ms "
-            f"per second of a core, a quota has {1e6 * QUOTA / LONGEST / 1e3:g} ms at "
+            f"{cores:g} cores at time scale {time_scale:g} are {milliseconds:.3g} ms "
+            f"per second of a core, a quota has {least:g} ms at "
             "least: state more cores, or a smaller time scale"
         )
-    return CpuQuota(round(share * period), round(period))
+    quota = share * period
+    return CpuQuota(
+        quota=round(quota),
+        period=round(period),
+    )
 
 
 def scale_for(machines: Sequence[float], cores: float) -> float:
     """Return the least time scale at which a part of a computer's cores is enough."""
-    return max(1.0, sum(machines) / (HANDED_OUT * cores))
+    handed_out = HANDED_OUT * cores
+    needed = sum(machines)
+    return max(1.0, needed / handed_out)
 
 
 _NAME = "emu-lab-"
@@ -106,10 +114,10 @@ class Hierarchy:
         for hierarchy in hierarchies:
             if hierarchy.version == 1 or hierarchy.offers_cpu():
                 return hierarchy
+        place = hierarchies[0].folder if hierarchies else "/sys/fs/cgroup"
         raise RunError(
             "this computer has no control group with a quota of CPU time: mount cgroup "
-            "v1 with cpu, or v2 with cpu in cgroup.subtree_control of "
-            f"{hierarchies[0].folder if hierarchies else '/sys/fs/cgroup'}"
+            f"v1 with cpu, or v2 with cpu in cgroup.subtree_control of {place}"
         )
 
     def offers_cpu(self) -> bool:
@@ -128,13 +136,15 @@ class Hierarchy:
             if group == self.mount.parent:
                 break
             with contextlib.suppress(OSError, ValueError):  # it states no quota
-                if (group / "cpu.max").exists():
-                    quota, period = (group / "cpu.max").read_text().split()
+                file = group / "cpu.max"
+                if file.exists():
+                    quota, period = file.read_text().split()
                 else:
                     quota = (group / "cpu.cfs_quota_us").read_text()
                     period = (group / "cpu.cfs_period_us").read_text()
                 if quota != "max" and int(quota) > 0:
-                    least = min(least, int(quota) / int(period))
+                    cores = int(quota) / int(period)
+                    least = min(least, cores)
         return least
 
     def limit(self, group: Path, limit: CpuQuota) -> None:
@@ -170,7 +180,9 @@ def _list_mounts(
         first, last = line.split(" - ")
         root, point = first.split()[3:5]
         kind, _, options = last.split(" ", 2)
-        if kind != version or (controller and controller not in options.split(",")):
+        if kind != version:
+            continue
+        if controller and controller not in options.split(","):
             continue
 
         path = paths.get(controller, "/")

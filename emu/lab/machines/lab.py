@@ -58,7 +58,12 @@ class Program:
 class Paces:
     """Sets how fast the leaves of one NIC send; made by `Lab.paces`."""
 
-    def __init__(self, kernel: Netlink, index: int, plan: NicPlan) -> None:
+    def __init__(
+        self,
+        kernel: Netlink,
+        index: int,
+        plan: NicPlan,
+    ) -> None:
         self._kernel = kernel
         self._index = index
         self._plan = plan
@@ -69,9 +74,10 @@ class Paces:
         The NIC stays a limit of their sum. Raises OSError when the kernel refuses, or
         the machine has gone.
         """
-        messages = (
-            pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
-        )
+        messages = []
+        for leaf, rate in rates.items():
+            message = pace(self._index, leaf, self._plan, rate)
+            messages.append(message)
         self._kernel.send(messages)
 
     def close(self) -> None:
@@ -83,15 +89,20 @@ class Paces:
 #: ms those would be part of the result.
 DATA = "data"
 CONTROL = "control"
-_NETWORKS = {DATA: "10.77", CONTROL: "10.78"}
+_NETWORKS = {
+    DATA: "10.77",
+    CONTROL: "10.78",
+}
 _SWITCH = "255.254"
 #: SO_MAX_PACING_RATE, which `socket` does not name, and its value for none.
 _MAX_PACING_RATE = 47
 _ENDLESS = 2**32 - 1
 
 
-def _switch_address(network: str) -> dict[str, str]:
-    return {network: f"{_NETWORKS[network]}.{_SWITCH}"}
+def _switch_host(network: str) -> str:
+    """Return the address of the switch in a network."""
+    prefix = _NETWORKS[network]
+    return f"{prefix}.{_SWITCH}"
 
 
 class Lab:
@@ -117,8 +128,9 @@ class Lab:
         time_scale: float = 1.0,
     ) -> None:
         names = [machine.name for machine in machines]
-        is_of_different_names = len(set(names)) == len(names)
-        if not is_of_different_names or not 0 < len(names) <= 1000:
+        count = len(names)
+        is_of_different_names = len(set(names)) == count
+        if not is_of_different_names or not 0 < count <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
 
         self.machines = tuple(machines)
@@ -130,7 +142,7 @@ class Lab:
             if machine.cpu is not None:
                 self._quotas[machine.name] = plan_cpu(machine.cpu, time_scale)
         # One without a quota would compute at full speed beside those that are slowed.
-        if 0 < len(self._quotas) < len(machines):
+        if 0 < len(self._quotas) < count:
             raise ValueError("cores of every machine are needed, or of none")
 
         self._plan = functools.partial(
@@ -139,7 +151,7 @@ class Lab:
             mtu=mtu,
             queue=queue,
             connections=len(connections),
-            leaves=leaves_among(len(machines)),
+            leaves=leaves_among(count),
             time_scale=time_scale,
         )
         self._connections_out: dict[str, list[int]] = defaultdict(list)
@@ -169,7 +181,9 @@ class Lab:
     def address(self, machine: str, network: str = DATA) -> str:
         """Return the IPv4 address of a machine in one of the two networks."""
         number = self._index[machine] + 1  # 0 would be the network's own address
-        return f"{_NETWORKS[network]}.{number >> 8}.{number & 255}"
+        high, low = divmod(number, 256)
+        prefix = _NETWORKS[network]
+        return f"{prefix}.{high}.{low}"
 
     def path_in(self, machine: str, path: str) -> str:
         """Return how this process opens what a machine's processes open at a path."""
@@ -203,23 +217,29 @@ class Lab:
 
     def _start_keeper(self, ends: contextlib.ExitStack) -> None:
         names = ["the switch", *self._index]
-        pairs = [
-            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in names
-        ]
+        pairs = []
+        for _ in names:
+            pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            pairs.append(pair)
         descriptors = [child.fileno() for _, child in pairs]
-        hosts = [f"{self.address(name)} {name}" for name in self._index]
+
+        hosts = ["127.0.0.1 localhost"]
+        settings = {}
+        for name in self._index:
+            address = self.address(name)
+            hosts.append(f"{address} {name}")
+            settings[name] = self._sysctl(name)
+        hosts.append("")
         spec = {
             "parent": os.getpid(),
             "sockets": descriptors,
-            "machines": {name: self._sysctl(name) for name in self._index},
-            "hosts": "\n".join(["127.0.0.1 localhost", *hosts, ""]),
+            "machines": settings,
+            "hosts": "\n".join(hosts),
             # Root may make namespaces; others first become root of a user namespace.
             "user": os.geteuid() != 0,
         }
-        command = module_command(
-            "emu.lab.machines.namespace_process",
-            json.dumps(spec),
-        )
+        text = json.dumps(spec)
+        command = module_command("emu.lab.machines.namespace_process", text)
         self._keeper = subprocess.Popen(
             command,
             pass_fds=descriptors,
@@ -229,11 +249,11 @@ class Lab:
         ends.callback(self._keeper.kill)  # everything below dies with it
 
         holders = []
-        for name, pair in zip(names, pairs, strict=True):
-            parent, child = pair
+        for name, (parent, child) in zip(names, pairs, strict=True):
             ends.enter_context(parent)
             child.close()
-            holders.append(Holder(name, parent))
+            holder = Holder(name, parent)
+            holders.append(holder)
         self._switch, *self._holders = holders
 
     def _sysctl(self, machine: str) -> dict[str, str]:
@@ -262,21 +282,21 @@ class Lab:
         processes = [str(holder.process) for holder in self._holders]
         devices = {DATA: processes, CONTROL: processes}
         self._switch.ask(do="join", devices=devices, mtu=self._mtu)
-        control_address = _switch_address(CONTROL)
-        self._switch.ask(do="address", addresses=control_address)
+        switch_addresses = {CONTROL: _switch_host(CONTROL)}
+        self._switch.ask(do="address", addresses=switch_addresses)
 
         # All at once: one after the other, 16 machines took three times as long.
-        for holder, (plan_out, _) in zip(self._holders, self._plans, strict=True):
-            addresses = {}
-            for network in _NETWORKS:
-                addresses[network] = self.address(holder.name, network)
+        for holder, plans in zip(self._holders, self._plans, strict=True):
+            plan_out, _ = plans
+            name = holder.name
+            addresses = {network: self.address(name, network) for network in _NETWORKS}
             holder.post(do="address", addresses=addresses)
-            plan = dataclasses.asdict(plan_out)
-            holder.post(do="shape", device=DATA, plan=plan)
+            fields = dataclasses.asdict(plan_out)
+            holder.post(do="shape", device=DATA, plan=fields)
         for number, (_, plan_in) in enumerate(self._plans):
             device = f"{DATA}-{number}"
-            plan = dataclasses.asdict(plan_in)
-            self._switch.ask(do="shape", device=device, plan=plan)
+            fields = dataclasses.asdict(plan_in)
+            self._switch.ask(do="shape", device=device, plan=fields)
         for holder in self._holders:
             holder.answer()
             holder.answer()
@@ -288,7 +308,8 @@ class Lab:
         machines = []
         for holder in self._holders:
             quota = self._quotas[holder.name]
-            machines.append((holder.process, quota))
+            machine = (holder.process, quota)
+            machines.append(machine)
         return QuotaWaits(machines)
 
     def check_nics(self, most: float = nic_check.MOST_OFF) -> nic_check.NicCheck:
@@ -298,14 +319,18 @@ class Lab:
         forgotten. Raises RunError when a machine has gone.
         """
         began = time.monotonic()
-        self._switch.ask(do="address", addresses=_switch_address(DATA))
+        switch_addresses = {DATA: _switch_host(DATA)}
+        self._switch.ask(do="address", addresses=switch_addresses)
         with contextlib.suppress(RunError):  # a kernel before 5.18 has none
             # The switch would send slow machines 64 kB at a time: steps of 20 %.
             settings = {"tcp_tso_rtt_log": "0"}
             self._switch.ask(do="set_tcp", settings=settings)
         directions = []
         for machine in self.machines:
-            rates = {"out": machine.nic_out, "in": machine.nic_in}
+            rates = {
+                "out": machine.nic_out,
+                "in": machine.nic_in,
+            }
             for way, rate in rates.items():
                 direction = nic_check.NicDirection(
                     machine=machine.name,
@@ -343,7 +368,7 @@ class Lab:
             plan = plan_out
             sending_end = self._holders[number]
             receiving_end = self._switch
-            host = f"{_NETWORKS[DATA]}.{_SWITCH}"
+            host = _switch_host(DATA)
         else:
             plan = plan_in
             sending_end = self._switch
@@ -399,10 +424,11 @@ class Lab:
         The socket belongs to this process, which needs no address of its own there.
         Raises RunError when the port is taken.
         """
-        host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"
+        host = _switch_host(CONTROL)
         answer, (descriptor,) = self._switch.ask(do="listen", host=host, port=port)
         listening = socket.socket(fileno=descriptor)
-        return f"{host}:{answer['port']}", listening
+        found_port = answer["port"]
+        return f"{host}:{found_port}", listening
 
     def paces(self, machine: str) -> Paces:
         """Return the setter of the rates of a machine's leaves, out of its NIC.
@@ -437,8 +463,10 @@ class Lab:
         variables = os.environ if environment is None else environment
         folder = directory or Path.cwd()
         with Path(os.devnull).open() as nothing:
-            output = 2 if output is None else output
-            stdin = nothing.fileno() if stdin is None else stdin
+            if output is None:
+                output = 2
+            if stdin is None:
+                stdin = nothing.fileno()
             answer, _ = holder.ask(
                 [stdin, output, output],
                 do="start",
@@ -540,9 +568,10 @@ def missing_needs() -> list[str]:
     """Return obstacles to a lab here, with remedies; starts two machines, 0.2 s."""
     if platform.system() != "Linux":
         return ["machines are Linux namespaces; run it on Linux"]
-    machines = [LabMachine(name, nic_out=1e7, nic_in=1e7) for name in ("a", "b")]
+    first = LabMachine("a", nic_out=1e7, nic_in=1e7)
+    second = LabMachine("b", nic_out=1e7, nic_in=1e7)
     try:
-        with Lab(machines):
+        with Lab([first, second]):
             return []
     except RunError as error:
         problem = str(error)
@@ -550,8 +579,8 @@ def missing_needs() -> list[str]:
     remedy = "run it as root"
     switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:
-        is_restricted = switch.exists() and switch.read_text().strip() == "1"
-        if is_restricted:
+        state = switch.read_text().strip() if switch.exists() else ""
+        if state == "1":
             remedy = "Ubuntu's AppArmor forbids user namespaces: run it as root"
         else:
             remedy += ", or allow user namespaces (Docker: another seccomp)"

@@ -54,9 +54,16 @@ def main() -> int:
         Responder(switch).serve({})
 
     _fork(sockets, switch, hold_switch)
+    hosts = spec["hosts"]
     settings = spec["machines"].items()
     for (name, sysctl), end in zip(settings, machines, strict=True):
-        hold = functools.partial(_hold_machine, end, name, spec["hosts"], sysctl)
+        hold = functools.partial(
+            _hold_machine,
+            end,
+            name=name,
+            hosts=hosts,
+            sysctl=sysctl,
+        )
         _fork(sockets, end, hold)
     for end in sockets:
         end.close()
@@ -170,15 +177,19 @@ class Responder:
         request: Fields = json.loads(data)
 
         try:
-            handler = getattr(self, f"_{request.pop('do')}")
+            wanted = request.pop("do")
+            handler = getattr(self, f"_{wanted}")
             answer = handler(**request)
             fields, handle = answer or ({"done": True}, None)
             with handle or contextlib.nullcontext():
-                handles = [] if handle is None else [handle.fileno()]
+                handles = []
+                if handle is not None:
+                    handles.append(handle.fileno())
                 packet = json.dumps(fields).encode()
                 socket.send_fds(self._socket, [packet], handles)
         except OSError as error:
-            _report(self._socket, error=f"{error.strerror or error}")
+            problem = error.strerror or str(error)
+            _report(self._socket, error=problem)
         finally:
             for descriptor in self._given:
                 os.close(descriptor)
@@ -204,30 +215,51 @@ class Responder:
         """Take the switch up: bridges, each with a pair of devices per machine."""
         kernel = self._network
         for bridge, members in devices.items():
-            kernel.send([netlink.bridge(bridge, mtu)])
+            bridged = netlink.bridge(bridge, mtu)
+            kernel.send([bridged])
+
             for number, process in enumerate(members):
                 name = f"{bridge}-{number}"
-                peer = bridge
-                kernel.send([netlink.veth(name, peer, int(process), mtu)])
-                kernel.send([netlink.change_link(name, master=bridge)])
-        kernel.send([netlink.change_link("lo")])
+                paired = netlink.veth(
+                    name,
+                    peer=bridge,
+                    process=int(process),
+                    mtu=mtu,
+                )
+                kernel.send([paired])
+                # It has a number from here on, which the message goes by.
+                joined = netlink.change_link(name, master=bridge)
+                kernel.send([joined])
+        self._take_up_loopback()
+
+    def _take_up_loopback(self) -> None:
+        taken_up = netlink.change_link("lo")
+        self._network.send([taken_up])
 
     def _address(self, addresses: dict[str, str]) -> None:
         """Give devices their addresses and take them up."""
         kernel = self._network
         for name, ip in addresses.items():
-            addressed = netlink.address(name, ip, 16)
+            addressed = netlink.address(name, ip, prefix=16)
             taken_up = netlink.change_link(name)
             kernel.send([addressed, taken_up])
-        kernel.send([netlink.change_link("lo")])
+        self._take_up_loopback()
 
-    def _shape(self, device: str, plan: Fields, *, again: bool = False) -> None:
+    def _shape(
+        self,
+        device: str,
+        plan: Fields,
+        *,
+        again: bool = False,
+    ) -> None:
         nic_plan = NicPlan(**plan)
-        self._network.send(netlink.shape(device, nic_plan, again=again))
+        messages = netlink.shape(device, nic_plan, again=again)
+        self._network.send(messages)
 
     def _set_tcp(self, settings: dict[str, str]) -> None:
         for key, value in settings.items():
-            Path("/proc/sys/net/ipv4", key).write_text(value)
+            file = Path("/proc/sys/net/ipv4", key)
+            file.write_text(value)
 
     def _listen(self, host: str, port: int) -> _Answer:
         listening = socket.create_server((host, port))

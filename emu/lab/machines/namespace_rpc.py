@@ -45,18 +45,20 @@ class Holder:
     def post(self, descriptors: Sequence[int] = (), /, **request: Any) -> None:
         """Send a request whose answer is taken later."""
         packet = json.dumps(request).encode()
-        if len(packet) > LARGEST:
-            raise RunError(f"a request of {len(packet)} bytes to {self.name}: too long")
+        size = len(packet)
+        if size > LARGEST:
+            raise RunError(f"a request of {size} bytes to {self.name}: too long")
         try:
             socket.send_fds(self.socket, [packet], list(descriptors))
         except OSError as error:
-            raise RunError(f"machine {self.name} has gone: {error.strerror}") from error
+            reason = error.strerror
+            raise RunError(f"machine {self.name} has gone: {reason}") from error
 
     def open_netlink(self, devices: Sequence[str]) -> tuple[Netlink, list[int]]:
         """Return a socket to the kernel there, and indices of devices; wakes nobody."""
         answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
-        kernel = Netlink(socket.socket(fileno=descriptor))
-        return kernel, answer["indices"]
+        opened = socket.socket(fileno=descriptor)
+        return Netlink(opened), answer["indices"]
 
     def answer(self) -> Packet:
         """Return the next packet that answers."""
@@ -76,9 +78,13 @@ class Holder:
 
         packet: Fields = json.loads(data)
         if "error" in packet:
-            raise RunError(f"machine {self.name}: {packet['error']}")
+            problem = packet["error"]
+            raise RunError(f"machine {self.name}: {problem}")
         if "ended" not in packet:
             return packet, descriptors
-        end = ProgramEnd(number=packet["ended"], code=packet["code"])
+        end = ProgramEnd(
+            number=packet["ended"],
+            code=packet["code"],
+        )
         self.ended.append(end)
         return None

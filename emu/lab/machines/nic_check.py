@@ -105,7 +105,8 @@ class NicTrial:
 def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
     """Return payload bytes per wall second of all directions; the trials are over."""
     slowest = min(trial.direction.target for trial in trials)
-    seconds = max(SECONDS, PACKETS * _PAYLOAD / slowest)
+    least = PACKETS * _PAYLOAD / slowest
+    seconds = max(SECONDS, least)
     zeros = os.memfd_create("zeros")
     os.ftruncate(zeros, _SENT)
 
@@ -134,17 +135,21 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
 
 def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[_Look]]:
     """Return when each count was seen to grow, and the count."""
-    start = time.monotonic()
+    end = time.monotonic() + seconds
     rows: list[list[_Look]] = [[] for _ in trials]
+    last_counts = [-1] * len(trials)
+
     time.sleep(_FILLING * seconds)
-    while time.monotonic() < start + seconds:
-        for trial, looks in zip(trials, rows, strict=True):
+    while time.monotonic() < end:
+        for number, trial in enumerate(trials):
             instant = time.monotonic()
             count = trial.count()
+            took = time.monotonic() - instant
             # Who lost its core in between does not know when that was.
-            is_tight = time.monotonic() - instant < _TIGHT
-            if is_tight and (not looks or count > looks[-1][1]):
-                looks.append((instant, count))
+            if took < _TIGHT and count > last_counts[number]:
+                look = (instant, count)
+                rows[number].append(look)
+                last_counts[number] = count
         time.sleep(_LOOK)
     return rows
 
@@ -159,8 +164,11 @@ def slope(looks: Sequence[_Look]) -> float:
         return 0.0
     size = len(points) / _PARTS
     borders = [round(size * part) for part in range(_PARTS + 1)]
-    parts = [points[low:high] for low, high in itertools.pairwise(borders)]
-    lines = (statistics.linear_regression(*zip(*p, strict=True)) for p in parts)
+    lines = []
+    for low, high in itertools.pairwise(borders):
+        seconds, counts = zip(*points[low:high], strict=True)
+        line = statistics.linear_regression(seconds, counts)
+        lines.append(line)
     return statistics.median(line.slope for line in lines)
 
 
@@ -178,19 +186,30 @@ class NicCheck:
 
     def to_json(self) -> dict[str, object]:
         """Return the form of result.json and lab.json."""
-        return {"seconds": self.seconds, "shares": self.shares}
+        return {
+            "seconds": self.seconds,
+            "shares": self.shares,
+        }
 
     def refusal(self, key: str) -> str:
         """Return why NICs are refused, if so; ``key`` says how far off one may be."""
         if not self.off:
             return ""
         first, *further = self.off
-        count = f", and {len(further)} more are off" if further else ""
-        shares = [share for row in self.shares.values() for share in row.values()]
-        worst = max(abs(share - 1) for share in shares)
+        count = len(further)
+        directions = first
+        if further:
+            directions += f", and {count} more are off"
+
+        worst = 0.0
+        for shares in self.shares.values():
+            for share in shares.values():
+                worst = max(worst, abs(share - 1))
+        percent = 100 * self.most
+        worst_percent = 100 * worst
         return (
-            f"{first}{count}, {100 * self.most:g} % may be: state what it can "
-            f"carry, or {key} above {100 * worst:.2g} %"
+            f"{directions}, {percent:g} % may be: state what it can "
+            f"carry, or {key} above {worst_percent:.2g} %"
         )
 
 
@@ -199,11 +218,13 @@ class NicTries:
 
     def __init__(self, directions: Sequence[NicDirection], most: float) -> None:
         self._most = most
-        self._found: dict[NicDirection, list[float]] = {nic: [] for nic in directions}
+        self._found: dict[NicDirection, list[float]]
+        self._found = {direction: [] for direction in directions}
 
     def note(self, direction: NicDirection, rate: float) -> None:
         """Take what a direction carried, bytes per wall second."""
-        self._found[direction].append(rate / direction.target)
+        share = rate / direction.target
+        self._found[direction].append(share)
 
     def best(self, direction: NicDirection) -> float:
         """Return the share nearest to 1: a stall of this computer makes others."""
@@ -212,11 +233,12 @@ class NicTries:
     @property
     def again(self) -> list[NicDirection]:
         """Directions that are off, and were not tried often enough."""
-        return [
-            direction
-            for direction, shares in self._found.items()
-            if self._is_off(direction) and len(shares) < _TRIES
-        ]
+        directions = []
+        for direction, shares in self._found.items():
+            has_tries = len(shares) < _TRIES
+            if self._is_off(direction) and has_tries:
+                directions.append(direction)
+        return directions
 
     def _is_off(self, direction: NicDirection) -> bool:
         return not abs(self.best(direction) - 1) <= self._most
@@ -226,15 +248,20 @@ class NicTries:
         shares = dict[str, dict[str, float]]()
         sentences = []
         for direction in self._found:
+            machine = direction.machine
+            side = direction.way
             share = self.best(direction)
-            shares.setdefault(direction.machine, {})[direction.way] = share
+            shares.setdefault(machine, {})[side] = share
             if self._is_off(direction):
+                carried = format_rate(share * direction.stated)
+                stated = format_rate(direction.stated)
                 sentences.append(
-                    f"{direction.machine} {direction.way} carries "
-                    f"{format_rate(share * direction.stated)} of "
-                    f"{format_rate(direction.stated)} on this host"
+                    f"{machine} {side} carries {carried} of {stated} on this host"
                 )
 
         return NicCheck(
-            shares=shares, seconds=seconds, off=tuple(sentences), most=self._most
+            shares=shares,
+            seconds=seconds,
+            off=tuple(sentences),
+            most=self._most,
         )

@@ -125,8 +125,9 @@ class Deposits:
         address = memory.address + place
         ctypes.memmove(address, values.data_ptr(), written)
         if zeros:
-            behind = place + written
-            memory.content[behind : behind + zeros] = 0
+            start = place + written
+            end = start + zeros
+            memory.content[start:end] = 0
         return place
 
     def _find_place(self, size: int) -> int:
