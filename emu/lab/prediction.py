@@ -278,14 +278,24 @@ def _of_messages(
         return [], [LabCause(text, excess)]
     if excess <= 0:
         return links, []  # links do not make a lab faster
+    return links, _explain_losses(schedule, links, drifts, excess, nics)
 
+
+def _explain_losses(
+    schedule: Schedule,
+    links: list[str],
+    drifts: Mapping[tuple[int, int], float],
+    excess: float,
+    nics: Mapping[str, float],
+) -> list[LabCause]:
+    """Return what may have made messages over some links late: `_of_messages`."""
     problem = schedule.problem
     ports = {port for port, link in enumerate(problem.links) if link.name in links}
-    worst = []
-    for message in drifts:
-        edge, _ = message
-        if not ports.isdisjoint(problem.hops[edge]):
-            worst.append(message)
+    worst = [
+        (edge, number)
+        for edge, number in drifts
+        if not ports.isdisjoint(problem.hops[edge])
+    ]
     # What delayed messages by so much moved the end by so much, all together.
     per_second = excess / sum(drifts.values())
     none = np.zeros_like(schedule.flow_end)
@@ -302,7 +312,7 @@ def _of_messages(
             loss += drifts.get((edge, number), 0.0)
         moved = LabCause(sentence, per_second * loss)
         causes.append(moved)
-    return links, causes
+    return causes
 
 
 def _drifts(
@@ -378,8 +388,7 @@ def laid_out(
     silence = max(_SILENCE, _PACKETS * _PACKET / slowest_rate)
     rows = messages(traffic.packets, silence)
     first_times = rows["first"]
-    is_within = first_times > begin
-    is_within &= first_times <= end
+    is_within = (first_times > begin) & (first_times <= end)
     rows = rows[is_within]
     directions, edges = np.unique(rows[CONNECTION], return_inverse=True)
     if not len(rows):
@@ -408,8 +417,7 @@ def laid_out(
     first = table(rows["first"] - begin)
     last = table(rows["last"] - begin)
     late_bytes = rows["bytes"].astype(float) - _PACKET
-    late_bytes = np.maximum(late_bytes, 1.0)
-    sizes = table(late_bytes)
+    sizes = table(np.maximum(late_bytes, 1.0))
     problem = _problem(traffic, directions, counts.tolist())
     # A sender computes up to each message, so that all begin when they did.
     gaps = np.diff(first, axis=1, prepend=0.0)

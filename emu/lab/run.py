@@ -532,8 +532,7 @@ def run_lab(
     with open_lab(file) as lab:
         for sentence in _foretell(file, prediction, lab.time_scale):
             watch(sentence)
-        count = len(lab.machines)
-        watch(f"{count} machines in {lab.startup_seconds:.2f} s")
+        watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         check = _check_nics(file, lab)
         watch(f"NICs measured in {check.seconds:.2f} s")
 
@@ -551,10 +550,7 @@ def run_lab(
             samples = running.close()
             packets = running.packets(capture)
         # While the machines are there: the kernel's counters go with them.
-        counts = {
-            "traffic": lab.counters.traffic(),
-            "tcp": lab.counters.tcp(),
-        }
+        counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
 
     runs = list(running.runs.values())
     result = {

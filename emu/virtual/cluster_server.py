@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import select
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from emu.errors import EmulatorError, RunError
+from emu.errors import RunError
 from emu.problem import Cluster, Links
 from emu.virtual.call_group import CallForm, CallGroup, MadeCall
 from emu.virtual.calls import Call
@@ -22,6 +20,7 @@ from emu.virtual.control import Connection, RankLost
 from emu.virtual.gloo_transport import MessageNetwork, Operation
 from emu.virtual.key_store import WAITS, KeyStore
 from emu.virtual.message_costs import MessageCosts
+from emu.virtual.stall_watch import StallWatch
 from emu.virtual.transports import NoAlgorithm, Transport
 from emu.virtual.virtual_time import Deadlock, State, Turn, VirtualTime
 
@@ -31,8 +30,6 @@ _ENDS_OF_TURNS = {"wait", "wait any", "sleep", "store", "leave"}
 _TAGS = 1 << 40
 #: Seconds that a rank with a core may use none of it, before others have it.
 _STALL = 0.1
-#: Seconds after which ranks that all sleep, outside of any call, end the run.
-PATIENCE = 60.0
 
 
 class Event(NamedTuple):
@@ -578,57 +575,3 @@ def routes_between(
         return ports, latency + pauses[receiver]
 
     return route
-
-
-class StallWatch:
-    """Sees ranks that have a core and do not use it: they wait outside of any call.
-
-    On a file, a socket of their own, or a process that they started.
-    """
-
-    def __init__(self, pids: Mapping[int, int]) -> None:
-        self._pids = pids
-        self._seen: dict[int, tuple[str, ...]] = {}
-        self._all_since = 0.0
-
-    def look(self, running: Collection[int]) -> set[int]:
-        """Return those of the ranks that run which used no core since the last look.
-
-        Raises RunError when none of them did for long.
-        """
-        stalled = set()
-        for rank in running:
-            pid = self._pids[rank]
-            use = _cpu_use(pid)
-            if use == self._seen.get(rank):
-                stalled.add(rank)
-            self._seen[rank] = use
-
-        now = time.monotonic()
-        if len(stalled) < len(running) or not self._all_since:
-            self._all_since = now
-        if now - self._all_since > PATIENCE:
-            names = ", ".join(map(str, sorted(stalled)))
-            raise RunError(
-                f"rank {names} waited {PATIENCE:g} s for something outside of "
-                "torch.distributed, such as a socket of its own: emu lab runs that"
-            )
-        return stalled
-
-
-def _cpu_use(pid: int) -> tuple[str, ...]:
-    """Return state and CPU ticks of a process and its children that have ended."""
-    file = Path(f"/proc/{pid}/stat")
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = os.strerror(3)
-        raise EmulatorError(f"process {pid} has gone: {reason}") from error
-
-    _, _, behind_name = text.rpartition(")")
-    state, *fields = behind_name.split()
-    if state == "S":
-        return state, *fields[10:14]
-    # It runs: no two looks are alike.
-    now = time.monotonic()
-    return (str(now),)

@@ -244,16 +244,6 @@ def _ranks(
     settings: Settings,
 ) -> Iterator[None]:
     """Start the ranks; end them, and what they started, with the block."""
-    ranks = []
-    for number, plan in enumerate(plans):
-        output = directory.path / f"rank{number}.log"
-        rank = {
-            "environment": plan.environment,
-            "command": [*plan.command],
-            "directory": str(Path.cwd()),
-            "log": str(output.resolve()),
-        }
-        ranks.append(rank)
     content = {
         "socket": str(folder / "clock"),
         "folder": str(folder),
@@ -261,7 +251,7 @@ def _ranks(
         "mark": settings.mark,
         "threads": settings.threads,
         "real_clock": settings.real_clock,
-        "ranks": ranks,
+        "ranks": _describe_ranks(plans, directory),
     }
     plan_file = folder / "plan.json"
     text = json.dumps(content)
@@ -289,6 +279,24 @@ def _ranks(
         process.wait()
         if not errors.stat().st_size:
             errors.unlink()
+
+
+def _describe_ranks(
+    plans: Sequence[RankPlan],
+    directory: RunDirectory,
+) -> list[dict[str, Any]]:
+    """Return what the process that starts the ranks needs to know of each."""
+    ranks = []
+    for number, plan in enumerate(plans):
+        output = directory.path / f"rank{number}.log"
+        rank = {
+            "environment": plan.environment,
+            "command": [*plan.command],
+            "directory": str(Path.cwd()),
+            "log": str(output.resolve()),
+        }
+        ranks.append(rank)
+    return ranks
 
 
 def _describe(

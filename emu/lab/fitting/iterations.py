@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from emu.lab.array_types import Ints
+from emu.lab.fitting.bursts import MOST_PIECES, TOLERANCE, Burst, find_sums
 from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes, longest_run
 from emu.lab.fitting.conversations import (
     Exchange,
@@ -36,18 +37,10 @@ from emu.prediction.analysis.traffic import Traffic
 Asked: TypeAlias = "tuple[Process, int, Process]"
 #: Exchanges of a process in an iteration, by round.
 _Rounds: TypeAlias = list[list[Exchange]]
-#: Numbers of a burst's first packet, and of the one behind its last.
-_Burst: TypeAlias = tuple[int, int]
-#: What an all-reduce may carry beside its mean share, by which barriers are recognised.
-TOLERANCE = 0.05
-#: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
-AGAIN = 0.45
 #: Seconds without a packet of a ring that part two all-reduces without requests, and
 #: those that part bursts of which a period is made.
 SILENCE = 0.005
 _SHORT_SILENCE = 0.002
-#: Bursts that are looked at for one all-reduce, or for some that ran together.
-MOST_PIECES = 12
 #: Rounds that an iteration may have beyond the median: others are no iterations.
 MORE_ROUNDS = 2
 #: Least number of iterations that a fit can be made of: half of them are held out.
@@ -262,13 +255,7 @@ def _sums(
 ) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sent_before = [_sum_before(sizes) for _, sizes in ring.sent]
-    answers = []
-    for client in ring.members:
-        ends_of_answers = []
-        for exchange in by_client[client]:
-            _, last = exchange.answered
-            ends_of_answers.append(last)
-        answers.append(sorted(ends_of_answers))
+    answers = [_ends_of_answers(by_client[client]) for client in ring.members]
     bursts = _bursts(ring, answers)
     burst_size = _usual_burst(bursts, sent_before)
     usual = float(burst_size)
@@ -280,8 +267,8 @@ def _sums(
 
     spans: list[list[tuple[float, float]]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
-        ranges = _whole(row, times, counts, usual, pieces)
-        spans_of_member = [(times[first], times[last - 1]) for first, last in ranges]
+        sums = find_sums(row, times, counts, usual=usual, pieces=pieces)
+        spans_of_member = [(times[first], times[last - 1]) for first, last in sums]
         spans.append(spans_of_member)
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
@@ -309,11 +296,17 @@ def _sums(
     # In a ring of n each sends 2 (n - 1) pieces of an n-th.
     n = len(ring.members)
     pieces_sent = 2 * (n - 1)
-    return _Sums(
-        began=np.array(began),
-        summed=sum_times,
-        volume=usual * n / pieces_sent,
-    )
+    volume = usual * n / pieces_sent
+    return _Sums(began=np.array(began), summed=sum_times, volume=volume)
+
+
+def _ends_of_answers(exchanges: Sequence[Exchange]) -> list[float]:
+    """Return when the last packets of answers came, ascending."""
+    ends = []
+    for exchange in exchanges:
+        _, last = exchange.answered
+        ends.append(last)
+    return sorted(ends)
 
 
 def _sum_before(sizes: Ints) -> Ints:
@@ -322,7 +315,7 @@ def _sum_before(sizes: Ints) -> Ints:
 
 
 def _usual_burst(
-    bursts: list[list[_Burst]],
+    bursts: list[list[Burst]],
     sent_before: list[Ints],
 ) -> int:
     """Return the usual bytes of bursts, by what each member had sent before packets."""
@@ -368,7 +361,7 @@ def _bursts(
     ring: Ring,
     answers: list[list[float]],
     silence: float = SILENCE,
-) -> list[list[_Burst]]:
+) -> list[list[Burst]]:
     """Return by member of the ring where bursts of its packets begin and end.
 
     In each it sent one all-reduce at most: an answer parts them, or silence.
@@ -389,77 +382,6 @@ def _bursts(
         bursts_of_member = list(pairwise(edges))
         bursts.append(bursts_of_member)
     return bursts
-
-
-class _Best(NamedTuple):
-    """The most all-reduces that bursts can be, and where the last of them begin."""
-
-    sums: int
-    lack: int
-    """Hundredths of a sum by which they are short, below 0."""
-    span: float
-    """Seconds that they take, below 0: what was sent long before or after is none."""
-    start: int
-
-
-def _whole(
-    bursts: Sequence[_Burst],
-    times: Row,
-    sent: Ints,
-    usual: float,
-    pieces: int = MOST_PIECES,
-) -> list[_Burst]:
-    """Return the bursts that are all-reduces, put together and parted where need be.
-
-    A process that has the sum may still have packets of its own in a queue: before a
-    slow NIC, and after a loss, they come behind answers of the next iteration, or with
-    the next all-reduce. As many as can be are found, whole, and in the least time.
-    """
-    best = [_Best(sums=0, lack=0, span=0.0, start=0)]  # by bursts until an end
-    for end, (_, last) in enumerate(bursts, 1):
-        choice = best[-1]._replace(start=end)  # the burst is none, nor part of one
-        earliest = max(end - pieces, 0)
-        for start in reversed(range(earliest, end)):
-            first, _ = bursts[start]
-            size = int(sent[last] - sent[first])
-            volumes = size / usual
-            count = round(volumes)
-            excess = volumes - count
-            # What was lost crossed twice, so that a sum may be larger than it is.
-            if count and -TOLERANCE <= excess <= AGAIN:
-                rest = best[start]
-                hundredths = round(100 * excess)
-                lack = min(hundredths, 0)
-                span = times[first] - times[last - 1]
-                candidate = _Best(
-                    sums=rest.sums + count,
-                    lack=rest.lack + lack,
-                    span=rest.span + span,
-                    start=start,
-                )
-                # Of equals the first stays: the fewest bursts that make as many sums.
-                choice = max(choice, candidate, key=lambda found: found[:3])
-        best.append(choice)
-
-    ranges: list[_Burst] = []
-    end = len(bursts)
-    while end:
-        start = best[end].start
-        if start == end:
-            end -= 1
-            continue
-        first, _ = bursts[start]
-        _, last = bursts[end - 1]
-        count = best[end].sums - best[start].sums
-        # All-reduces that ran together are of as many bytes each.
-        marks = np.linspace(sent[first], sent[last], count + 1)
-        inner_marks = marks[1:-1]
-        cuts = np.searchsorted(sent, inner_marks)
-        edges = [first, *cuts.tolist(), last]
-        parts = list(pairwise(edges))
-        ranges += reversed(parts)
-        end = start
-    return ranges[::-1]
 
 
 def _first_after(
@@ -532,11 +454,9 @@ def _fit_rounds(
                 had = max(ends)
                 for exchange in exchanges:
                     key = (client, turn, exchange.server)
-                    if key not in requests:
-                        requests[key] = np.zeros((3, count))
+                    asked = requests.setdefault(key, np.zeros((3, count)))
                     seconds = services[exchange]
                     # A process may ask the same server more than once in a round.
-                    asked = requests[key]
                     asked[:, number] += (exchange.request, exchange.answer, seconds)
             computation = sums.began[place, number] - had
             times[-1, number] = max(computation, 0.0)

@@ -6,11 +6,9 @@ it takes theirs. A call that is not modelled raises.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -21,25 +19,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from emu.errors import EmulatorError
-from emu.virtual.rank.deposits import Bytes, Deposits, fill, flat
+from emu.virtual.rank.brought_values import BroughtValues, room_of_marks
+from emu.virtual.rank.deposits import Bytes, fill, flat
 from emu.virtual.rank.monitored_barrier import MonitoredBarriers
 from emu.virtual.rank.rank_end import RankEnd, Result, VirtualWork
-from emu.virtual.rank.sums import (
-    REDUCTIONS,
-    is_small,
-    reduce_at_once,
-    reduce_by_ring,
-    reduce_piece,
-    spans_of,
-)
+from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
 
-#: Marks of the pieces of a sum, behind the first member's deposit.
-_BEGUN = 1
-_MADE = 2
 #: Timeout of a group that states none, by which no virtual wait ends.
 _DEFAULT = timedelta(minutes=30)
 #: Takes what members brought to a call.
-_Take: TypeAlias = Callable[["_Brought"], None]
+_Take: TypeAlias = Callable[[BroughtValues], None]
 
 
 class NotModelled(EmulatorError):
@@ -92,87 +81,6 @@ def _describe(content: Tensor, **stated: Any) -> dict[str, Any]:
         "dtype": dtype.removeprefix("torch."),
         **stated,
     }
-
-
-@dataclass(frozen=True)
-class _Brought:
-    """Values that the members of a group brought to a call."""
-
-    deposits: Deposits
-    ranks: Sequence[int]
-    places: Sequence[int]
-    """Places of the members' deposits, by member."""
-
-    def view(
-        self,
-        member: int,
-        count: int,
-        start: int = 0,
-    ) -> Bytes:
-        """Return bytes of a member's deposit, not copied, shape (count,)."""
-        rank = self.ranks[member]
-        place = self.places[member] + start
-        return self.deposits.view(rank, place, count)
-
-    def views(self, count: int, start: int = 0) -> list[Bytes]:
-        """Return the same bytes of every member's deposit."""
-        members = range(len(self.ranks))
-        return [self.view(member, count, start) for member in members]
-
-    def sum(self, content: Tensor, operation: str) -> Bytes:
-        """Return what all members brought, reduced, as bytes.
-
-        Who finds a piece that nobody has begun makes it, for all.
-
-        Parameters
-        ----------
-        content
-            What this member brought.
-        operation
-            Of `REDUCTIONS`.
-        """
-        size = content.nbytes
-        if not size:
-            return np.empty(0, np.uint8)
-        # The first member's deposit goes on with marks, then the sum.
-        ranks = len(self.ranks)
-        marks = self.view(0, ranks, start=size)
-        behind_marks = size + _room_of_marks(ranks)
-        total = self.view(0, size, start=behind_marks)
-        if _are_made(marks):
-            return total
-
-        parts = self.views(size)
-        if is_small(content):
-            total[:] = reduce_at_once(parts, content, operation)
-            marks[:] = _MADE
-            return total
-
-        spans = spans_of(content, ranks)
-        for owner, span in enumerate(spans):
-            # Two that begin a piece at once write the same bytes.
-            if marks[owner] == 0:
-                marks[owner] = _BEGUN
-                pieces = [part[span] for part in parts]
-                piece = reduce_piece(pieces, owner, content, operation)
-                total[span] = piece
-                marks[owner] = _MADE
-        while not _are_made(marks):
-            os.sched_yield()
-        return total
-
-
-def _are_made(marks: Bytes) -> bool:
-    """Return True where all pieces of a sum are there."""
-    # Ten times as fast as a minimum of so few numbers.
-    made = marks.tobytes().count(_MADE)
-    return made == marks.size
-
-
-def _room_of_marks(ranks: int) -> int:
-    """Return the bytes between a deposit and the sum of all, which is aligned."""
-    lines = -(-ranks // 64)
-    return lines * 64
 
 
 #: Its declared types have overloads that the methods of C++ have not.
@@ -267,12 +175,12 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                 room = 0
                 if "operation" in figures and self._member == 0:
                     # The first member's deposit has room for marks, and the sum.
-                    marks = _room_of_marks(self._members)
+                    marks = room_of_marks(self._members)
                     room = gives.nbytes
                 place = self._deposits.leave(gives, marks, room)
 
             def take_all(places: Result) -> None:
-                brought = _Brought(self._deposits, self._ranks, places)
+                brought = BroughtValues(self._deposits, self._ranks, places)
                 take(brought)
 
             work = VirtualWork(self._end, call, outputs, take_all)
@@ -303,7 +211,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content = join(inputs)
         operation = _operation(opts)
 
-        def take(brought: _Brought) -> None:
+        def take(brought: BroughtValues) -> None:
             if keep is not None:
                 total = brought.sum(content, operation)
                 keep(total)
@@ -389,7 +297,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """
         received = [*rows]
 
-        def take(brought: _Brought) -> None:
+        def take(brought: BroughtValues) -> None:
             for member, row in received:
                 values = brought.view(member, content.nbytes, start)
                 fill(row, values)
@@ -407,7 +315,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content = join(outputs)
         is_root = self._member == root
 
-        def take(brought: _Brought) -> None:
+        def take(brought: BroughtValues) -> None:
             if not is_root:
                 values = brought.view(root, content.nbytes)
                 fill(outputs, values)
@@ -492,7 +400,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         operation = _operation(opts)
         figures = _describe(content, operation=operation)
 
-        def take(brought: _Brought) -> None:
+        def take(brought: BroughtValues) -> None:
             # Each member's tensor goes round a ring of its own.
             output = outputs[0]
             count = output.nbytes
@@ -563,7 +471,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         body = values.view(torch.uint8)
         place_in_head = self._member * 8
 
-        def take(brought: _Brought) -> None:
+        def take(brought: BroughtValues) -> None:
             parts = []
             for member, count in enumerate(takes):
                 word = brought.view(member, 8, place_in_head)
