@@ -18,9 +18,15 @@ from emu_nodes.program import (
 )
 
 
-def share_vector(process: Shared, task: str, vector: Array, iteration: int) -> None:
+def share_vector(
+    process: Shared,
+    task: str,
+    vector: Array,
+    iteration: int,
+) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
-    process.setdefault(f"vectors of {task}", {})[iteration] = vector
+    vectors = process.setdefault(f"vectors of {task}", {})
+    vectors[iteration] = vector
 
 
 class _Place(TaskProgram):
@@ -65,11 +71,8 @@ class Step(_Place):
     def _take_in(self, vector: Array, iteration: int) -> None:
         step = self._step - 1
         # Each rank receives from one other in a step.
-        (sender,) = (
-            rank
-            for rank, transfer in enumerate(self._steps[step])
-            if transfer.receiver == self._rank
-        )
+        receivers = [transfer.receiver for transfer in self._steps[step]]
+        sender = receivers.index(self._rank)
         came = self._parts.pop((iteration, step))
         place = self._part_of_step(step, sender, vector)
         if came.shape != place.shape:
@@ -85,13 +88,14 @@ class Step(_Place):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        # Nothing for the tasks of this rank.
-        return made if output.peer.endswith(f".got{self._step}") else {}
+        is_receiver = output.peer.endswith(f".got{self._step}")
+        return made if is_receiver else {}  # nothing for the tasks of this rank
 
     def _part_of_step(self, step: int, rank: int, vector: Array) -> Array:
         """Return the part of the vector that a rank sends in a step, as a view."""
         _, first, last = self._steps[step][rank]
-        begin, end = part_bounds(len(vector), self._ranks, first, last)
+        count = len(vector)
+        begin, end = part_bounds(count, self._ranks, first, last)
         return vector[begin:end]
 
 

@@ -44,12 +44,14 @@ class HostMetrics:
             self._max = max(self._max, lag)
             self._sleep()
 
-        self._handle = asyncio.get_running_loop().call_later(_PERIOD, look)
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(_PERIOD, look)
 
     def usage(self) -> tuple[float, int]:
         """Return the CPU seconds and the peak memory of this process, bytes."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        return cpu_seconds, usage.ru_maxrss * 1024
 
     def close(self) -> None:
         """Stop sampling."""
@@ -61,9 +63,12 @@ class HostMetrics:
         host: dict[str, float] = {}
         for use, seconds in host_cpu().items():
             host[use] = seconds - self._host.get(use, 0.0)
+        mean = 0.0
+        if self._samples:
+            mean = self._sum / self._samples
         return HostUse(
             seconds=this_host.monotonic() - self._began,
-            loop_lag_mean=self._sum / self._samples if self._samples else 0.0,
+            loop_lag_mean=mean,
             loop_lag_max=self._max,
             waited=seconds_without_core() - self._waited,
             host=host,

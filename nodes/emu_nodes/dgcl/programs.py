@@ -59,7 +59,11 @@ class Tables:
     """
 
     def __init__(self, rank: int, part: Part, transfers: Iterable[Transfer]) -> None:
-        passing = [transfer for transfer in transfers if rank in transfer[1:3]]
+        passing = []
+        for transfer in transfers:
+            _, sender, receiver, _ = transfer
+            if rank in (sender, receiver):
+                passing.append(transfer)
         # Plans need not be in order; senders are taken in as these tables list them.
         passing.sort(key=lambda transfer: transfer[:3])
 
@@ -109,9 +113,10 @@ class Tables:
 
         Raises NodeMisbehaved when a sender's rows are missing, or of another shape.
         """
+        _, width = values.shape
         for sender, rows in self.received.get(stage, ()):
             part = parts.get(sender)
-            shape = (len(rows), values.shape[1])
+            shape = (len(rows), width)
             if part is None or part.shape != shape:
                 content = "nothing" if part is None else f"rows of shape {part.shape}"
                 raise NodeMisbehaved(
@@ -159,27 +164,34 @@ class Carrier:
         if self.rank < self.ranks:
             self.parts = [graph.part(self.rank) for graph in graphs]
         else:
-            self.parts = [_empty_part()] * self.layers
+            part = _empty_part()
+            self.parts = [part] * self.layers
 
         atomic = settings["backward"] == "atomic"
         self._plans: dict[PlanKey, GatherPlan] = {}
         for layer, plan in enumerate(open_plans(settings)):
             self._plans[layer, False] = plan
             # Gradients go the way of the rows back.
-            self._plans[layer, True] = gradient_plan(plan, atomic=atomic)
+            way_back = gradient_plan(plan, atomic=atomic)
+            self._plans[layer, True] = way_back
 
         self._tables: dict[PlanKey, Tables] = {}
         for key, plan in self._plans.items():
             layer, _ = key
-            part = self.parts[layer]
-            self._tables[key] = Tables(self.rank, part, plan)
+            self._tables[key] = Tables(
+                rank=self.rank,
+                part=self.parts[layer],
+                transfers=plan,
+            )
 
         self._rows: dict[Pass, Array] = {}
         self._arrived: dict[tuple[Pass, int], dict[int, Array]] = {}
 
     def _width(self, layer: int) -> int:
         """Return the length of a layer's input rows."""
-        return self._hidden if layer else self._dataset.feature_length
+        if layer == 0:
+            return self._dataset.feature_length
+        return self._hidden
 
     def _zeros(self, rows: int, width: int) -> Array:
         return np.zeros((rows, width), self._precision)
@@ -190,7 +202,13 @@ class Carrier:
         rows = tables.sent[stage, receiver]
         return self._rows[key][rows]
 
-    def receive(self, key: Pass, stage: int, sender: int, rows: Array) -> None:
+    def receive(
+        self,
+        key: Pass,
+        stage: int,
+        sender: int,
+        rows: Array,
+    ) -> None:
         """Keep what a sender's stage brought: this machine may be behind it."""
         arrivals = self._arrived.setdefault((key, stage), {})
         arrivals[sender] = rows.copy()  # out of pooled memory
@@ -202,8 +220,13 @@ class Carrier:
         brought = stage - 1
         arrivals = self._arrived.pop((key, brought), {})
         tables = self._tables[key.plan]
-        # Rows are copied forward; backward, gradients of all readers add up.
-        tables.take_in(self._rows[key], brought, arrivals, add=key.backward)
+        tables.take_in(
+            values=self._rows[key],
+            stage=brought,
+            parts=arrivals,
+            # Rows are copied forward; backward, gradients of all readers add up.
+            add=key.backward,
+        )
 
     def _begin(self, key: Pass, values: Array) -> None:
         tables = self._tables[key.plan]
@@ -218,7 +241,8 @@ class Host(Carrier):
         """Begin with nothing, and forget the rows after the last stage."""
         if key not in self._rows:
             width = self._width(key.layer)
-            self._begin(key, self._zeros(0, width))
+            no_rows = self._zeros(0, width)
+            self._begin(key, no_rows)
         super().enter(key, stage)
         plan = self._plans[key.plan]
         if stage == plan.stages:  # nobody takes them in here
@@ -263,14 +287,16 @@ class Device(Carrier):
         scores = self._zeros(0, self._classes)
         for layer, part in enumerate(self.parts):
             count = len(part.vertices)
-            rows = self._zeros(count, self._width(layer))
+            width = self._width(layer)
+            rows = self._zeros(count, width)
             scores = model.forward(layer, rows)
 
         gradient = model.score(scores).gradient
         for layer in reversed(range(self.layers)):
             gradients = model.backward(layer, gradient)
             if gradients is not None:
-                count = len(self.parts[layer - 1].local)
+                part_below = self.parts[layer - 1]
+                count = len(part_below.local)
                 gradient = gradients[:count]
 
     @override
@@ -296,28 +322,30 @@ class Device(Carrier):
         if layer == 0:
             self.step(iteration)
         rows = self.gather(layer, iteration)
-        is_last = layer == self.layers - 1
+        next_layer = layer + 1
+        is_last = next_layer == self.layers
         if self._model is None:
-            count = len(self.parts[layer].local)
+            part = self.parts[layer]
+            count = len(part.local)
             width = self._classes if is_last else self._hidden
             outputs = self._zeros(count, width)
         else:
             outputs = self._model.forward(layer, rows)
 
         if not is_last:
-            key = Pass(layer + 1, backward=False, iteration=iteration)
+            key = Pass(next_layer, backward=False, iteration=iteration)
             self._begin(key, outputs)
             return {}
         if self._model is None:
             self._backward(layer, iteration, outputs)
             return {}
+
         score = self._model.score(outputs)
         self._backward(layer, iteration, score.gradient)
         # Shares of the graph's: their mean over devices is to be that of the graph.
-        return {
-            "loss": score.loss * self.ranks,
-            "accuracy": score.accuracy * self.ranks,
-        }
+        loss = score.loss * self.ranks
+        accuracy = score.accuracy * self.ranks
+        return {"loss": loss, "accuracy": accuracy}
 
     def step(self, epochs: int) -> None:
         """Step with the sum of all devices' gradients of the epochs before."""
@@ -332,18 +360,22 @@ class Device(Carrier):
 
     def backward(self, layer: int, iteration: int) -> None:
         """Go back through a layer, whose gradient all consumers have sent."""
-        key = Pass(layer + 1, backward=True, iteration=iteration)
+        layer_above = layer + 1
+        key = Pass(layer_above, backward=True, iteration=iteration)
         rows = self._rows.pop(key)
         count = len(self.parts[layer].local)  # what follows are relays
-        self._backward(layer, iteration, rows[:count])
+        gradient = rows[:count]
+        self._backward(layer, iteration, gradient)
 
     def _backward(self, layer: int, iteration: int, gradient: Array) -> None:
         model = self._model
         if model is not None:
             shares = model.backward(layer, gradient)
         else:
-            count = len(self.parts[layer].vertices)
-            shares = self._zeros(count, self._width(layer))
+            part = self.parts[layer]
+            count = len(part.vertices)
+            width = self._width(layer)
+            shares = self._zeros(count, width)
         if layer > 0 and shares is not None:  # to those who own the rows
             key = Pass(layer, backward=True, iteration=iteration)
             self._begin(key, shares)
@@ -352,8 +384,12 @@ class Device(Carrier):
         if model is not None:
             self._gradient = model.gradient.copy()
         if self.ranks > 1:
-            task = f"w{self.rank}"
-            share_vector(self._process, task, self._gradient, iteration)
+            share_vector(
+                process=self._process,
+                task=f"w{self.rank}",
+                vector=self._gradient,
+                iteration=iteration,
+            )
 
 
 class _CarrierTask(TaskProgram):
@@ -364,8 +400,9 @@ class _CarrierTask(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dgcl" not in process:
+            rank = brief.settings["rank"]
             devices = brief.job_settings["parts"]
-            is_host = brief.settings["rank"] == devices  # it has the rank after theirs
+            is_host = rank == devices  # it has the rank after theirs
             process["dgcl"] = Host(brief) if is_host else Device(brief, process)
         super().__init__(brief, process)
         self._carrier: Carrier = process["dgcl"]
@@ -426,8 +463,9 @@ class Stage(_CarrierTask):
     @override
     def work(self, iteration: int, inputs: Inputs) -> Pass:
         backward = self._brief.kind == "scatter"
+        stage: int = self._brief.settings["stage"]
         key = Pass(self._layer, backward, iteration)
-        self._carrier.enter(key, self._brief.settings["stage"])
+        self._carrier.enter(key, stage)
         return key
 
     @override
@@ -450,8 +488,13 @@ class Received(_CarrierTask):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         place = self._brief.settings
         (source,) = self._brief.inputs
-        rows = tensor(inputs[source.edge], "rows", source)
+        payload = inputs[source.edge]
+        rows = tensor(payload, "rows", source)
         backward = self._brief.kind == "scattered"
-        key = Pass(self._layer, backward, iteration)
-        self._carrier.receive(key, place["stage"], place["sender"], rows)
+        self._carrier.receive(
+            key=Pass(self._layer, backward, iteration),
+            stage=place["stage"],
+            sender=place["sender"],
+            rows=rows,
+        )
         return {}

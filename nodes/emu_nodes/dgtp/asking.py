@@ -33,7 +33,8 @@ class SamplerAsk(SamplerFetch):
         early_questions = self._by_owner(early, "ahead")
         payloads = self._ask(batch.vertices)
         for edge, payload in payloads.items():
-            payload.update(early_questions[edge])
+            early_question = early_questions[edge]
+            payload.update(early_question)
             if self._brief.settings["counts"]:
                 count = len(payload["vertices"])
                 payload["count"] = np.array([count], np.int32)
@@ -51,7 +52,8 @@ class AskedStore(GraphStore):
         count = 0
         for number, output in enumerate(self._brief.outputs):
             # Edges of a lag stand behind all others, in the samplers' order as well.
-            sender = samplers[number % len(samplers)]
+            sampler = number % len(samplers)
+            sender = samplers[sampler]
             name = "ahead" if output.lag else "vertices"
             ids = self._read_ids(sender, inputs, name)
             features = self._collect_features(ids)
@@ -86,9 +88,14 @@ class AskingSampler(Sampler):
             if source.edge not in inputs:
                 continue
             is_sent = owners == store
-            shape = rows[is_sent].shape
-            sent_rows = tensor(inputs[source.edge], "features", source, shape)
-            self._compare(source, vertices[is_sent], sent_rows)
+            sent_rows = tensor(
+                payload=inputs[source.edge],
+                name="features",
+                sender=source,
+                shape=rows[is_sent].shape,
+            )
+            sent_vertices = vertices[is_sent]
+            self._compare(source, sent_vertices, sent_rows)
             rows[is_sent] = sent_rows
 
         self._held = vertices

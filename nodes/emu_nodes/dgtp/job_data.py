@@ -50,9 +50,12 @@ class JobData:
         The first call checks and maps the structure and loads compiled code, up to
         0.5 s: programs make it before the start barrier.
         """
-        structure = self.dataset.structure
-        walk = self.plan.walk(self.dataset)
-        return self.plan.batch(structure, walk, sampler, iteration)
+        return self.plan.batch(
+            structure=self.dataset.structure,
+            train=self.plan.walk(self.dataset),
+            sampler=sampler,
+            iteration=iteration,
+        )
 
     def cache(self, sampler: int, brief: TaskSpec) -> SamplerCache | None:
         """Return what a sampler has of other stores before its first iteration."""
@@ -87,7 +90,9 @@ def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
         return np.concatenate(replies)
 
     try:
-        batch.grow(merge("source"), merge("destination"))
+        source = merge("source")
+        destination = merge("destination")
+        batch.grow(source, destination)
     except ValueError as error:
         raise NodeMisbehaved(f"reply to {brief.name}: {error}") from error
 

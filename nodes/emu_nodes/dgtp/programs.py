@@ -65,8 +65,9 @@ class GraphStore(TaskProgram):
         self._features = self._dataset.features(self._index)
 
         # A rehearsal: it opens arrays and compiles before the start barrier.
-        vertices = self._data.batch(0, 0).vertices
-        self._collect_features(self._select_owned(vertices))
+        batch = self._data.batch(0, 0)
+        owned = self._select_owned(batch.vertices)
+        self._collect_features(owned)
 
         sampling = brief.job_settings["sampling"]
         self._oneshot = sampling == "oneshot"
@@ -104,7 +105,8 @@ class GraphStore(TaskProgram):
         return self._select_owned(vertices)
 
     def _read_ids(self, sender: EdgeSpec, inputs: Inputs, name: str) -> Ids:
-        ids = tensor(inputs[sender.edge], name, sender)
+        payload = inputs[sender.edge]
+        ids = tensor(payload, name, sender)
         owner = self._dataset.owner
         count = self._dataset.vertices
         # Beyond the vertices an index of owners raises; below 0 it counts from the end.
@@ -118,8 +120,8 @@ class GraphStore(TaskProgram):
     def _select_owned(self, vertices: Ids) -> Ids:
         owners = self._dataset.owner[vertices]
         is_owner = owners == self._index
-        own_vertices: Ids = vertices[is_owner]
-        return own_vertices
+        owned: Ids = vertices[is_owner]
+        return owned
 
     def _collect_features(self, owned: Ids) -> Array:
         places = self._dataset.local[owned]
@@ -151,13 +153,15 @@ class GraphStoreHop(TaskProgram):
 
         fanout = self._plan.hop_fanout(self._hop)
         for sampler, (sender, output) in enumerate(ends):
-            frontier = tensor(inputs[sender.edge], "frontier", sender)
+            payload = inputs[sender.edge]
+            frontier = tensor(payload, "frontier", sender)
+            stream = self._plan.stream(sampler, iteration)
             try:
                 source, destination = sample_neighbours(
                     self._structure,
                     frontier,
                     fanout=fanout,
-                    stream=self._plan.stream(sampler, iteration),
+                    stream=stream,
                     hop=self._hop,
                 )
             except ValueError as error:
@@ -195,7 +199,8 @@ class _SamplerTask(TaskProgram):
         owners = self._dataset.owner[vertices]
         payloads: Payloads = {}
         for store, output in enumerate(self._brief.outputs):
-            owned_vertices = vertices[owners == store]
+            is_owner = owners == store
+            owned_vertices = vertices[is_owner]
             payloads[output.edge] = {name: owned_vertices}
         return payloads
 
@@ -211,11 +216,12 @@ class SamplerHop(_SamplerTask):
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._brief.settings["hop"] == 1:
             seeds = self._data.seeds(self._index, iteration)
-            self._growing[iteration] = GrowingBatch(seeds)
+            batch = GrowingBatch(seeds)
+            self._growing[iteration] = batch
         else:  # the stores' replies to the last hop
-            add_replies(self._growing[iteration], self._brief, inputs)
-        frontier = self._growing[iteration].frontier
-        return self._by_owner(frontier, "frontier")
+            batch = self._growing[iteration]
+            add_replies(batch, self._brief, inputs)
+        return self._by_owner(batch.frontier, "frontier")
 
 
 class SamplerFetch(_SamplerTask):
@@ -276,12 +282,18 @@ class Sampler(_SamplerTask):
         features = np.empty(shape, self._data.feature_type)
         # A row comes from the cache or its store; only then is the cache renewed.
         hits = self._take_cached(vertices, features)
-        self._take_sent(vertices, features, ~hits, inputs)
+        self._take_sent(
+            vertices=vertices,
+            features=features,
+            missing=~hits,
+            inputs=inputs,
+        )
         self._renew_cache(vertices, features)
 
         edges = sum(len(source) for source, _ in batch.edges)
+        input_vertices, *_ = batch.sizes
         self._figures = {
-            "input_vertices": float(batch.sizes[0]),
+            "input_vertices": float(input_vertices),
             "edges": float(edges),
         }
         if self._cache is not None:
@@ -312,8 +324,11 @@ class Sampler(_SamplerTask):
         owners = self._dataset.owner[vertices]
         _, length = features.shape
         for store, sender in enumerate(self._stores):
-            is_sent = (owners == store) & missing
-            rows = tensor(inputs[sender.edge], "features", sender)
+            payload = inputs[sender.edge]
+            rows = tensor(payload, "features", sender)
+
+            is_owner = owners == store
+            is_sent = is_owner & missing
             count = int(is_sent.sum())
             shape = (count, length)
             if rows.shape != shape or rows.dtype != features.dtype:
@@ -321,7 +336,9 @@ class Sampler(_SamplerTask):
                     f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
                     f"{rows.dtype}, not {shape} {features.dtype}"
                 )
-            self._compare(sender, vertices[is_sent], rows)
+
+            sent_vertices = vertices[is_sent]
+            self._compare(sender, sent_vertices, rows)
             features[is_sent] = rows
 
     def _compare(self, sender: EdgeSpec, vertices: Ids, rows: Array) -> None:
@@ -330,7 +347,8 @@ class Sampler(_SamplerTask):
         if count == 0:
             return
         sample = self._entropy.integers(count, size=LOOKED_AT)
-        features = self._dataset.look_at(vertices[sample])
+        sampled_vertices = vertices[sample]
+        features = self._dataset.look_at(sampled_vertices)
         features = features.astype(rows.dtype, copy=False)
         if not np.array_equal(rows[sample], features):
             raise NodeMisbehaved(
@@ -358,8 +376,9 @@ class Sampler(_SamplerTask):
         is_new = ~is_kept
         new_vertices = cached_vertices[is_new]
         order = np.argsort(vertices)
-        places = np.searchsorted(vertices, new_vertices, sorter=order)
-        rows[is_new] = features[order[places]]
+        places_in_order = np.searchsorted(vertices, new_vertices, sorter=order)
+        places = order[places_in_order]
+        rows[is_new] = features[places]
         self._held = cached_vertices
         self._rows = rows
 
@@ -385,8 +404,12 @@ class Worker(Trainer):
             shards = zip(self._sources, self._bounds, strict=True)
             for source, bounds in shards:
                 first, last = bounds
-                shape = (last - first,)
-                shard = tensor(inputs[source.edge], name, source, shape)
+                shard = tensor(
+                    payload=inputs[source.edge],
+                    name=name,
+                    sender=source,
+                    shape=(last - first,),
+                )
                 self._parameters[first:last] = shard
         return self.gradient(iteration, inputs)
 
@@ -423,7 +446,12 @@ class Replica(Trainer):
         # In place: the steps of the all-reduce sum up in this very array.
         self._sum[:] = self.gradient(iteration, inputs)
         if self._workers > 1:
-            share_vector(self._process, self._brief.name, self._sum, iteration)
+            share_vector(
+                process=self._process,
+                task=self._brief.name,
+                vector=self._sum,
+                iteration=iteration,
+            )
         self._summed = self._model is not None
         return {}
 
@@ -475,12 +503,20 @@ class ParameterServer(TaskProgram):
         shape = self._parameters.shape
         gradients = []
         for worker in self._brief.inputs:
-            gradient = tensor(inputs[worker.edge], "gradient", worker, shape)
+            gradient = tensor(
+                payload=inputs[worker.edge],
+                name="gradient",
+                sender=worker,
+                shape=shape,
+            )
             gradients.append(gradient)
-        self._optimizer.step(mean_gradient(gradients))  # in place, of this shard
+
+        mean = mean_gradient(gradients)
+        self._optimizer.step(mean)  # in place, of this shard
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
-        return {version_name(iteration): self._parameters.copy()}
+        name = version_name(iteration)
+        return {name: self._parameters.copy()}
 
     def state(self, _iteration: int) -> Payload:
         """Return this server's parameters, and what its optimiser has of the past."""

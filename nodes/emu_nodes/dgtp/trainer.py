@@ -45,9 +45,10 @@ class Trainer(TaskProgram):
         self._model: GraphModel | OwnModel | None = None
         if settings["compute"] == "timed":
             # Opens every array that a look needs before the start barrier.
-            seed = dataset.train[0]
-            self._draw_neighbours(seed, hop=1, stream=np.uint64(0))
-            dataset.look_at(dataset.train[:1])
+            seeds = dataset.train[:1]
+            stream = np.uint64(0)
+            self._draw_neighbours(seeds[0], hop=1, stream=stream)
+            dataset.look_at(seeds)
             _ = dataset.labels
         else:
             self._model = build_model(settings, dataset)
@@ -89,7 +90,13 @@ class Trainer(TaskProgram):
         seeds = self._entropy.integers(count, size=LOOKED_AT)
         drawn_in = iteration - sender.lag
         for seed in seeds.tolist():
-            if not self._follow(sampler, drawn_in, seed, batch):
+            is_drawn = self._follow(
+                sampler=sampler,
+                iteration=drawn_in,
+                seed=seed,
+                batch=batch,
+            )
+            if not is_drawn:
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} other labels, edges or "
                     f"features below seed {seed} than it draws in iteration {iteration}"
@@ -107,7 +114,8 @@ class Trainer(TaskProgram):
         ``seed`` is the seed's position among those of the batch.
         """
         dataset = self._data.dataset
-        vertex = self._data.seeds(sampler, iteration)[seed]
+        seeds = self._data.seeds(sampler, iteration)
+        vertex = seeds[seed]
         if batch.labels[seed] != dataset.labels[vertex]:
             return False
 
@@ -123,7 +131,8 @@ class Trainer(TaskProgram):
             if len(neighbours):  # else it stays: a block's sources begin with its ends
                 step = int(self._entropy.integers(len(neighbours)))
                 vertex = neighbours[step]
-                position = int(source[first + step])
+                edge = first + step
+                position = int(source[edge])
 
         vertices = np.array([vertex])
         (features,) = dataset.look_at(vertices)

@@ -65,7 +65,8 @@ class GatherBack(_OnServer):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         payloads = self.rows(inputs)
         sums = self.server.sum_gradients(self.interval, payloads)
-        self.values(iteration)["gathered"] = sums
+        values = self.values(iteration)
+        values["gathered"] = sums
         return {}
 
 
@@ -109,12 +110,14 @@ class ApplyBack(programs.ApplyBack):
         rows = pulled["rows"]
         of_z = pulled["gradient"]
         if not self.layer:  # features have no gradient
-            return Computed({}, gradient=rows.T @ of_z)
+            of_weights = rows.T @ of_z
+            return Computed({}, gradient=of_weights)
 
         slope = activation_slope(self.activation, rows)
         activations = activate(self.activation, rows)
-        answer = {"gradient": of_z @ weights.T * slope}
-        return Computed(answer, gradient=activations.T @ of_z)
+        of_rows = of_z @ weights.T * slope
+        of_weights = activations.T @ of_z
+        return Computed({"gradient": of_rows}, gradient=of_weights)
 
 
 class EdgeApply(_Reader, programs.ApplyBack):
@@ -133,7 +136,8 @@ class EdgeApply(_Reader, programs.ApplyBack):
 
     @override
     def compute(self, pulled: Payload, weights: Array) -> Computed:
-        answer = {ATTENTION: _ends(pulled, weights).attention()}
+        ends = _ends(pulled, weights)
+        answer = {ATTENTION: ends.attention()}
         return Computed(answer)
 
 
@@ -152,8 +156,11 @@ class EdgeApplyBack(programs.ApplyBack):
 
         ends = _ends(pulled, weights)
         of_sources, of_destinations, of_vectors = ends.backward(gradient)
-        answer = {"of_sources": of_sources, "of_own": of_destinations}
-        return Computed(answer, gradient=of_vectors, loss=loss)
+        return Computed(
+            answer={"of_sources": of_sources, "of_own": of_destinations},
+            gradient=of_vectors,
+            loss=loss,
+        )
 
 
 def _ends(pulled: Payload, vectors: Array) -> Ends:

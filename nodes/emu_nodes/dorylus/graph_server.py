@@ -49,7 +49,8 @@ class GraphServer:
         self._settings = settings
         self._server = server
         self._dtype = np.dtype(settings["precision"])
-        self._last: int = settings["model"]["layers"] - 1
+        layers: int = settings["model"]["layers"]
+        self._last = layers - 1
         self._dataset, self._graph = open_parts(settings)
         self._part = self._graph.part(server)
         self._interval = cut_intervals(
@@ -71,7 +72,8 @@ class GraphServer:
     @cached_property
     def features(self) -> Array:
         """Features of local and remote vertices, which never change."""
-        rows = self._dataset.gather(self._part.vertices)  # (local + remote, width)
+        vertices = self._part.vertices
+        rows = self._dataset.gather(vertices)  # (local + remote, width)
         return rows.astype(self._dtype, copy=False)
 
     def rows_of(self, interval: int) -> Ids:
@@ -86,9 +88,11 @@ class GraphServer:
     def _make_sums(self, interval: int, *, backward: bool) -> RowSums:
         """Return the rows of A, or of A transposed, of an interval."""
         part = self._part
-        adjacency = part.backward if backward else part.forward
-        rows = self.rows_of(interval)
-        return RowSums(adjacency, rows, self._dtype)
+        return RowSums(
+            adjacency=part.backward if backward else part.forward,
+            rows=self.rows_of(interval),
+            dtype=self._dtype,
+        )
 
     def _find_targets(self, interval: int) -> Array:
         vertices = self._vertices_of(interval)
@@ -121,15 +125,18 @@ class GraphServer:
         width = 0
         for payload in payloads:
             for name, rows in payload.items():
-                if name.startswith(ROWS):
-                    interval = int(name.removeprefix(ROWS))
-                    ids = payload.get(f"{IDS}{interval}")
-                    places = self._places(interval, ids)
-                    pieces.append((places, rows))
-                    width = rows.shape[1]
+                if not name.startswith(ROWS):
+                    continue
+                number = name.removeprefix(ROWS)
+                interval = int(number)
+                ids = payload.get(f"{IDS}{interval}")
+                places = self._places(interval, ids)
+                pieces.append((places, rows))
+                _, width = rows.shape
 
         count = len(self._part.vertices)
-        vectors = np.zeros((count, width), self._dtype)
+        shape = (count, width)
+        vectors = np.zeros(shape, self._dtype)
         for places, rows in pieces:  # later ones replace those of earlier epochs
             vectors[places] = rows
         return vectors
@@ -152,7 +159,8 @@ class GraphServer:
         kind, layer = step
         is_last = layer == self._last
         values = self.values(interval, epoch)
-        arrays = {"ah": values[f"ah{layer}"]}
+        gathered_rows = values[f"ah{layer}"]
+        arrays = {"ah": gathered_rows}
 
         if kind == "apply":
             if is_last and self._settings["fuse"]:
@@ -167,7 +175,13 @@ class GraphServer:
             arrays["gradient"] = values["gathered"]
         return arrays
 
-    def take(self, chunk: Chunk, number: int, step: Step, answer: Payload) -> bool:
+    def take(
+        self,
+        chunk: Chunk,
+        number: int,
+        step: Step,
+        answer: Payload,
+    ) -> bool:
         """Take what a lambda has returned; return False where it was dropped.
 
         Of the lambdas of a chunk the last counts; this one is the ``number``-th.
@@ -178,12 +192,20 @@ class GraphServer:
         self.take_back(step, interval, epoch, answer)
         return True
 
-    def take_back(self, step: Step, interval: int, epoch: int, answer: Payload) -> None:
+    def take_back(
+        self,
+        step: Step,
+        interval: int,
+        epoch: int,
+        answer: Payload,
+    ) -> None:
         """Take what a tensor task has returned."""
         kind, layer = step
         # z is needed again on the way back; h is scattered before the next layer's.
-        arrays = _name_by_layer(answer, Z, layer) if kind == "apply" else answer
-        self.values(interval, epoch).update(arrays)
+        if kind == "apply":
+            answer = _name_by_layer(answer, Z, layer)
+        values = self.values(interval, epoch)
+        values.update(answer)
         # The last task of an interval in an epoch.
         if kind == "apply_back" and layer == 0:
             self._values.pop((interval, epoch), None)
@@ -229,19 +251,21 @@ class AttentionServer(GraphServer):
         """Sum what the edges of an interval give each vertex here or elsewhere."""
         values = self.values(interval, epoch)
         edges = self.edges(interval)
+        count = len(self._part.vertices)
         values["pushed"] = edges.push_back(
             values["of_sources"],
             values["of_own"],
-            count=len(self._part.vertices),
+            count=count,
         )
 
     def push_gradients(self, interval: int, epoch: int, server: int) -> Payload:
         """Return the gradients that a server's vertices get of an interval."""
         places = self._sources(interval, server)
-        sums = self.values(interval, epoch)["pushed"]
+        values = self.values(interval, epoch)
+        rows = values["pushed"][places]
         vertices = self._part.vertices[places]
         ids = vertices.astype(np.int32)  # as they travel: 4 bytes each
-        return _rows_payload(interval, ids, sums[places])
+        return _rows_payload(interval, ids, rows)
 
     def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> Array:
         """Return the sum of an interval's gradients of all edges that came."""
@@ -252,12 +276,16 @@ class AttentionServer(GraphServer):
 
         total = np.zeros(0)
         for name, rows in pieces.items():
-            if name.startswith(ROWS):
-                ids = pieces[name.replace(ROWS, IDS)]
-                piece = _rows_payload(0, ids, rows)  # of whichever interval it came
-                share = self.assemble([piece])
-                total = total + share if len(total) else share
-        gradients: Array = total[self.rows_of(interval)]
+            if not name.startswith(ROWS):
+                continue
+            name_of_ids = name.replace(ROWS, IDS)
+            ids = pieces[name_of_ids]
+            piece = _rows_payload(0, ids, rows)  # of whichever interval it came
+            share = self.assemble([piece])
+            total = total + share if len(total) else share
+
+        rows_of_interval = self.rows_of(interval)
+        gradients: Array = total[rows_of_interval]
         return gradients
 
     @override
@@ -268,7 +296,8 @@ class AttentionServer(GraphServer):
 
         values = self.values(interval, epoch)
         rows = values[f"{READ}{layer}"]
-        arrays = dict(self.edges(interval).both(rows))
+        edges = self.edges(interval)
+        arrays = dict(edges.both(rows))
         if kind == "edge_apply":
             return arrays
 
@@ -294,7 +323,13 @@ class AttentionServer(GraphServer):
         return arrays
 
     @override
-    def take_back(self, step: Step, interval: int, epoch: int, answer: Payload) -> None:
+    def take_back(
+        self,
+        step: Step,
+        interval: int,
+        epoch: int,
+        answer: Payload,
+    ) -> None:
         """Take what a tensor task has returned, z and attention by their layer."""
         _, layer = step
         arrays = _name_by_layer(answer, Z, layer)

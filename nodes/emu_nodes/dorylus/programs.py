@@ -30,6 +30,8 @@ from emu_nodes.dorylus.task import (
     Weights,
     attention_rows,
     copy_all,
+    sum_gradients,
+    versions,
 )
 from emu_nodes.program import (
     Array,
@@ -80,7 +82,9 @@ class Begin(OnServer):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        return made if output.peer_kind.startswith("gather") else {}
+        if output.peer_kind.startswith("gather"):
+            return made
+        return {}
 
 
 class Gather(OnServer):
@@ -93,16 +97,19 @@ class Gather(OnServer):
         self._sums = self.server.sums(self.interval, backward=backward)
         self._constant: Array | None = None
         if self.layer == 0:  # of features, which never change
-            self._constant = self._sums(self.server.features)
+            features = self.server.features
+            self._constant = self._sums(features)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums for the lambda; return nothing."""
         sums = self._constant
         if sums is None:
-            vectors = self.server.assemble(self.rows(inputs))
+            payloads = self.rows(inputs)
+            vectors = self.server.assemble(payloads)
             sums = self._sums(vectors)
-        self.values(iteration)[self._name] = sums
+        values = self.values(iteration)
+        values[self._name] = sums
         return {}
 
 
@@ -126,7 +133,8 @@ class Scatter(OnServer):
                 _, _, number = output.peer.rpartition("_")
                 self.servers[output.edge] = int(number)
         # A rehearsal: they are searched once.
-        for server in set(self.servers.values()):
+        servers = set(self.servers.values())
+        for server in servers:
             if server != self._server:
                 self.server.ghost_rows(self.interval, server)
 
@@ -205,8 +213,12 @@ class Answer(OnServer):
         for name in first_payload:
             pieces = [tensor(payload, name, sender) for sender, payload in answers]
             arrays[name] = np.concatenate(pieces)
-        step = (first_sender.peer_kind, self.layer)
-        self.server.take_back(step, self.interval, iteration, arrays)
+        self.server.take_back(
+            step=(first_sender.peer_kind, self.layer),
+            interval=self.interval,
+            epoch=iteration,
+            answer=arrays,
+        )
         return {}
 
 
@@ -252,9 +264,10 @@ class _Tensor(Nothing):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        self.activation: str = settings["model"]["activation"]
-        layers = settings["model"]["layers"]
-        self.last: bool = self.layer == layers - 1
+        model = settings["model"]
+        self.activation: str = model["activation"]
+        last_layer = model["layers"] - 1
+        self.last: bool = self.layer == last_layer
         self.count = settings["parts"] * settings["intervals"]
         if "initial" not in process:
             dataset = open_for(settings)
@@ -290,9 +303,15 @@ class _Tensor(Nothing):
         is_whole = self.part + 1 == self.parts
         if is_whole and self.computes_loss and end != LATE:
             # So that the mean over intervals is that of the graph.
-            self._figures = {"loss": self.count * outcome.loss}
+            loss = self.count * outcome.loss
+            self._figures = {"loss": loss}
         if server is not None:
-            server.take_back(step, self.interval, iteration, outcome.answer)
+            server.take_back(
+                step=step,
+                interval=self.interval,
+                epoch=iteration,
+                answer=outcome.answer,
+            )
 
         payload = _version_payload(weights)
         if outcome.gradient is not None:
@@ -325,8 +344,11 @@ class _Tensor(Nothing):
             gradient = earlier_parts.gradient
             if part.gradient is not None:
                 gradient = earlier_parts.gradient + part.gradient
-            loss = part.loss + earlier_parts.loss
-            outcome = Computed(part.answer, gradient=gradient, loss=loss)
+            outcome = Computed(
+                answer=part.answer,
+                gradient=gradient,
+                loss=part.loss + earlier_parts.loss,
+            )
 
         if self.part + 1 < self.parts:
             by_key[key] = _Held(
@@ -361,9 +383,9 @@ class _Tensor(Nothing):
     def take_stash(self, inputs: Inputs) -> Weights | None:
         """Return the weights that a stash has sent, if there is one."""
         for sender, payload in self.input_of(("stash",), inputs):
+            weights = tensor(payload, "weights", sender)
             # Pooled memory, which the next part of a stream cannot use.
-            array = tensor(payload, "weights", sender).copy()
-            return Weights(array, version=0)
+            return Weights(weights.copy(), version=0)
         return None
 
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
@@ -406,9 +428,10 @@ class Apply(_Tensor):
         if stash is not None:
             return stash
         for sender, payload in self.input_of(("weight_update",), inputs):
-            version = self._reads.get(sender.edge, iteration - sender.lag)
-            array = tensor(payload, "weights", sender).copy()
-            return Weights(array, version)
+            in_step = iteration - sender.lag
+            version = self._reads.get(sender.edge, in_step)
+            weights = tensor(payload, "weights", sender)
+            return Weights(weights.copy(), version)
         first = self._process["initial"][self.layer]
         return Weights(first, version=self._brief.first - 1)
 
@@ -427,7 +450,8 @@ class Apply(_Tensor):
         if self.last:
             return Computed({"z": z})
 
-        answer = {"h": activate(self.activation, z)}
+        h = activate(self.activation, z)
+        answer = {"h": h}
         if not self._brief.job_settings["rematerialize"]:
             answer["z"] = z
         return Computed(answer)
@@ -452,6 +476,7 @@ class ApplyBack(_Tensor):
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
         if self.last:
             return self.backward_from_loss(pulled, z, weights)
+
         slope = activation_slope(self.activation, z)
         of_z = pulled["gradient"] * slope
         return self.backward(pulled, of_z, weights)
@@ -471,7 +496,8 @@ class Stash(Nothing):
 
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
-        by_version = versions(self._process, self._brief)[self.layer]
+        by_layer = versions(self._process, self._brief)
+        by_version = by_layer[self.layer]
         if version not in by_version:
             raise NodeMisbehaved(
                 f"{sender.peer} used version {version} of the weights, held are "
@@ -480,8 +506,9 @@ class Stash(Nothing):
 
         weights = by_version[version]
         rows = len(weights) - attention_rows(self._brief)
-        is_of_edges = self._brief.settings["for"] in EDGE_TENSORS
-        return {"weights": weights[rows:] if is_of_edges else weights[:rows]}
+        if self._brief.settings["for"] in EDGE_TENSORS:
+            return {"weights": weights[rows:]}
+        return {"weights": weights[:rows]}
 
 
 class GradientSum(Nothing):
@@ -497,8 +524,10 @@ class WeightUpdate(Nothing):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._held = versions(process, brief)[self.layer]
-        self._weights = self._held[-1].copy()
+        by_layer = versions(process, brief)
+        self._held = by_layer[self.layer]
+        first_weights = self._held[-1]
+        self._weights = first_weights.copy()
         # A view: the optimiser steps the matrix.
         flat = self._weights.reshape(-1)
         self._optimizer = make_optimizer(brief.job_settings, flat)
@@ -508,10 +537,13 @@ class WeightUpdate(Nothing):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
         gradient = sum_gradients(self._brief, inputs)
-        self._optimizer.step(gradient.reshape(-1))
+        flat = gradient.reshape(-1)
+        self._optimizer.step(flat)
         weights = self._weights.copy()
         self._held[iteration] = weights
-        old_versions = sorted(self._held)[: -self._most]
+
+        in_order = sorted(self._held)
+        old_versions = in_order[: -self._most]
         for version in old_versions:
             del self._held[version]
 
@@ -537,44 +569,3 @@ class WeightUpdate(Nothing):
     @override
     def result(self) -> Payload:
         return {"weights": self._weights}
-
-
-def versions(process: Shared, brief: TaskSpec) -> list[dict[int, Array]]:
-    """Return the versions of every layer's weights that a parameter server holds."""
-    if "versions" not in process:
-        settings = brief.job_settings
-        dataset = open_for(settings)
-        weights = initial_weights(settings, dataset)
-        process["versions"] = [{-1: of_layer} for of_layer in weights]
-    by_layer: list[dict[int, Array]] = process["versions"]
-    return by_layer
-
-
-def sum_gradients(brief: TaskSpec, inputs: Inputs) -> Array:
-    """Return the sum of the gradients that came, in the order of the in-edges.
-
-    Those of attention stand below those of the weights. Of several lambdas of one task
-    the first that came counts, the others are dropped.
-
-    Raises NodeMisbehaved when none came.
-    """
-    totals: dict[bool, Array] = {}
-    chunks = set()
-    for sender in brief.inputs:
-        chunk, _, _ = sender.peer.partition(".")
-        payload = inputs.get(sender.edge, {})
-        if chunk in chunks or "gradient" not in payload:
-            continue
-        chunks.add(chunk)
-
-        gradient = payload["gradient"]
-        is_of_edges = sender.peer_kind in EDGE_TENSORS  # of attention
-        total = totals.get(is_of_edges)
-        total = gradient.copy() if total is None else total + gradient
-        totals[is_of_edges] = total
-
-    if not totals:
-        raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
-    # False before True: the weights, then attention.
-    in_order = [totals[is_of_edges] for is_of_edges in sorted(totals)]
-    return np.concatenate(in_order)

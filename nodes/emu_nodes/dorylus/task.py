@@ -1,4 +1,4 @@
-"""The base of Dorylus' tasks, and what tensor tasks work with and compute."""
+"""The base of Dorylus' tasks, what tensor tasks compute, and sums of gradients."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 from typing_extensions import override
 
+from emu.errors import NodeMisbehaved
+from emu.graph_data import open_for
 from emu.problem.workloads import PARTS
 from emu.systems.dorylus.deaths import ANSWERS
+from emu.systems.dorylus.steps import EDGE_TENSORS
+from emu.training.interval_layers import initial_weights
 from emu_nodes.program import (
     Array,
     EdgeSpec,
@@ -71,7 +76,9 @@ class Nothing(TaskProgram):
 
     def end_of(self, epoch: int) -> str:
         """Return what becomes of this task's lambda in an epoch."""
-        return ANSWERS if self._ends is None else self._ends[epoch]
+        if self._ends is None:
+            return ANSWERS
+        return self._ends[epoch]
 
     def input_of(
         self,
@@ -106,3 +113,44 @@ def attention_rows(brief: TaskSpec) -> int:
     """Return how many rows of attention stand below the weights of a layer."""
     kind: str = brief.job_settings["model"]["kind"]
     return len(PARTS[kind]) - 1
+
+
+def versions(process: Shared, brief: TaskSpec) -> list[dict[int, Array]]:
+    """Return the versions of every layer's weights that a parameter server holds."""
+    if "versions" not in process:
+        settings = brief.job_settings
+        dataset = open_for(settings)
+        weights = initial_weights(settings, dataset)
+        process["versions"] = [{-1: of_layer} for of_layer in weights]
+    by_layer: list[dict[int, Array]] = process["versions"]
+    return by_layer
+
+
+def sum_gradients(brief: TaskSpec, inputs: Inputs) -> Array:
+    """Return the sum of the gradients that came, in the order of the in-edges.
+
+    Those of attention stand below those of the weights. Of several lambdas of one task
+    the first that came counts, the others are dropped.
+
+    Raises NodeMisbehaved when none came.
+    """
+    totals: dict[bool, Array] = {}
+    chunks = set()
+    for sender in brief.inputs:
+        chunk, _, _ = sender.peer.partition(".")
+        payload = inputs.get(sender.edge, {})
+        if chunk in chunks or "gradient" not in payload:
+            continue
+        chunks.add(chunk)
+
+        gradient = payload["gradient"]
+        is_of_edges = sender.peer_kind in EDGE_TENSORS  # of attention
+        total = totals.get(is_of_edges)
+        total = gradient.copy() if total is None else total + gradient
+        totals[is_of_edges] = total
+
+    if not totals:
+        raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
+    # False before True: the weights, then attention.
+    in_order = [totals[is_of_edges] for is_of_edges in sorted(totals)]
+    return np.concatenate(in_order)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from emu.graph_data import SampledBatch, open_columns
-from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
+from emu.problem.workloads import layer_shapes
 from emu.systems.p3.column_split import ColumnSplit, ForwardPass
 from emu.systems.p3.job import PIPELINES
 from emu.training import initial_parameters
@@ -62,11 +62,11 @@ class P3Machine:
 
         self.rank: int = brief.settings["rank"]
         length = self._dataset.feature_length
-        self.group = Group(settings, length, self.rank)
-        self.samplers = self.group.samplers_of(self.rank)
+        group = Group(settings, length, self.rank)
+        self.group = group
+        self.samplers = group.samplers_of(self.rank)
         self.learns: bool = settings["compute"] != "timed"
-        holds_columns = self.group.holds(self.rank)
-        self._computes = self.learns and holds_columns
+        self._computes = self.learns and group.holds(self.rank)
         """True where it computes a part of layer 1, which takes columns."""
 
         # What lies between two phases; `_forget` empties it.
@@ -90,17 +90,23 @@ class P3Machine:
         self._all_columns = columns.array(f"columns_{block}")
 
         # All machines begin with the parameters of one seed, and keep their part.
-        self._split = ColumnSplit(settings, dataset, blocks, block)
+        split = ColumnSplit(
+            settings=settings,
+            dataset=dataset,
+            blocks=blocks,
+            block=block,
+        )
         flat = initial_parameters(settings, dataset)
-        self.own = self._split.own(flat)
-        self.upper = self._split.upper(flat)
+        self._split = split
+        self.own = split.own(flat)
+        self.upper = split.upper(flat)
 
         model = settings["model"]
-        kind = model.get("kind", "sage")
         length = dataset.feature_length
-        shapes, *_ = layer_shapes(model, length, dataset.classes)
-        matrices = shapes[: SPLIT_WEIGHTS[kind]]  # those whose inputs are columns
-        self._width: int = matrices[0][0]
+        first_layer, *_ = layer_shapes(model, length, dataset.classes)
+        matrix, *_ = first_layer
+        self._width: int = matrix[0]
+        kind = model.get("kind", "sage")
         self._pulls_inputs = kind == "gat"
         self._precision = np.dtype(settings["precision"])
 
@@ -118,10 +124,12 @@ class P3Machine:
             torch.set_num_threads(1)
         if self._computes:
             part = self.partial(self.rank, 0)
-            self.begun_with[0] = self.upper.copy()
+            upper = self.upper.copy()
+            self.begun_with[0] = upper
             self.forward(0, [part])  # as if no other machine held columns
             _, of_sum = self.backward(0)
-            self.own_gradient(0, {self.rank: of_sum})
+            of_sums = {self.rank: of_sum}
+            self.own_gradient(0, of_sums)
         self._forget(0)
 
     def has(self, batch: int) -> bool:
@@ -151,9 +159,11 @@ class P3Machine:
             key = (sampler, batch)
             layer = self.structures[key]
             if self.learns:
-                block = layer.block
-                columns = self._columns[key]
-                part = self._split.partial(self.own, block, columns)
+                part = self._split.partial(
+                    weights=self.own,
+                    block=layer.block,
+                    rows=self._columns[key],
+                )
             else:
                 rows = self._rows_of(layer)
                 part = self._zeros(rows)
@@ -169,7 +179,9 @@ class P3Machine:
         """Return the rows of a part of layer 1, or of its gradient."""
         # A GAT weighs its inputs before it sums them; others are summed here.
         block = layer.block
-        return block.outer if self._pulls_inputs else block.inner
+        if self._pulls_inputs:
+            return block.outer
+        return block.inner
 
     def _structures_of(self, rank: int, batch: int) -> list[FirstLayer]:
         samplers = self.group.samplers_of(rank)
@@ -202,8 +214,12 @@ class P3Machine:
 
     def _finish(self, batch: int, parameters: Array, sums: Array) -> Passes:
         """Return the forward passes of this machine's samplers, from layer 1 on."""
-        batches = [self._sampled[sampler, batch] for sampler in self.samplers]
-        all_seeds = sum(len(mini_batch.seeds) for mini_batch in batches)
+        batches = []
+        all_seeds = 0
+        for sampler in self.samplers:
+            mini_batch = self._sampled[sampler, batch]
+            batches.append(mini_batch)
+            all_seeds += len(mini_batch.seeds)
         shares = self._shares(self.rank, batch, sums)
 
         passes: Passes = []

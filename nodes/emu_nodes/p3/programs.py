@@ -42,8 +42,11 @@ class P3Sampler(TaskProgram):
         super().__init__(brief, process)
         settings = brief.job_settings
         self._data = JobData(brief, process)
-        length = self._data.dataset.feature_length
-        self._group = Group(settings, length, brief.settings["rank"])
+        self._group = Group(
+            settings=settings,
+            feature_length=self._data.dataset.feature_length,
+            rank=brief.settings["rank"],
+        )
         self._sampler: int = brief.settings["sampler"]
         self._asks = settings["structure"] == "hashed"
         self._batches = range(brief.first, settings["batches"])
@@ -64,15 +67,20 @@ class P3Sampler(TaskProgram):
         for sampler in group.derived_by(self._sampler):
             peer_batch = self._data.batch(sampler, iteration)
             tensors |= FirstLayer.of_batch(peer_batch).tensors(f"_{sampler}")
-        payloads = {f"{self._entries[group.rank]}{group.rank}": tensors}
+        own_entry = f"{self._entries[group.rank]}{group.rank}"
+        payloads = {own_entry: tensors}
 
         first_layer = FirstLayer.of_batch(batch)
         for peer in group.peers:
             if group.holds(peer):
-                payloads[f"{self._entries[peer]}{peer}"] = first_layer.tensors()
+                entry = f"{self._entries[peer]}{peer}"
+                payloads[entry] = first_layer.tensors()
+
+        vertices = len(batch.vertices)
+        edges = len(first_layer.block.source)
         self._figures = {
-            "input_vertices": float(len(batch.vertices)),
-            "edges": float(len(first_layer.block.source)),
+            "input_vertices": float(vertices),
+            "edges": float(edges),
         }
         return payloads
 
@@ -117,7 +125,8 @@ class _P3Task(TaskProgram):
         machine = self._machine
 
         # Negative until the pipeline has filled.
-        batch = iteration - machine.pipeline.behind[self.phase]
+        delay = machine.pipeline.behind[self.phase]
+        batch = iteration - delay
         payloads = self.learn(batch) if machine.has(batch) else {}
         if self.shares is not None:
             self._share(iteration, self.shares, batch)
@@ -141,7 +150,8 @@ class _P3Task(TaskProgram):
         """Share a part's gradient with other groups, or all machines, if any."""
         machine = self._machine
         group = machine.group
-        sharers, prefix = ((group.groups, "v"), (group.ranks, "w"))[part]
+        # A group holds all columns once; every machine holds the upper parameters.
+        sharers = group.ranks if part else group.groups
         if sharers == 1:
             return
 
@@ -149,8 +159,13 @@ class _P3Task(TaskProgram):
         gradient = np.zeros(0, machine.upper.dtype)
         if machine.has(batch):
             gradient = machine.gradients[part].get(batch, gradient)
-        task = f"{prefix}{machine.rank}"
-        share_vector(self._process, task, gradient, iteration)
+        prefix = "w" if part else "v"
+        share_vector(
+            process=self._process,
+            task=f"{prefix}{machine.rank}",
+            vector=gradient,
+            iteration=iteration,
+        )
 
     def _from(self, task: str) -> tuple[Payload, EdgeSpec]:
         """Return the payload from a task of another machine, and its edge."""
@@ -197,7 +212,8 @@ class ModelForward(_Entry):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        self._collects = settings["entries"][brief.settings["rank"]] == "Mf"
+        rank = brief.settings["rank"]
+        self._collects = settings["entries"][rank] == "Mf"
 
         machine = self._machine
         self._optimizers = [
@@ -232,7 +248,8 @@ class ModelForward(_Entry):
                     payloads[f"Df{rank}"] = {"partial": partial}
 
         # Versions of the upper parameters that are kept, the newest among them.
-        self._figures = {"versions": float(len(machine.begun_with) + 1)}
+        versions = len(machine.begun_with) + 1
+        self._figures = {"versions": float(versions)}
         return payloads
 
     def _take_updates(self, cycle: int | None) -> None:
@@ -251,11 +268,13 @@ class ModelForward(_Entry):
         due = min(due, machine.batches)  # cycles go on until the pipeline is empty
 
         for batch in range(self._updates, due):
-            gradients = tuple(by_batch.pop(batch) for by_batch in machine.gradients)
+            own, upper = machine.gradients
+            gradients = (own.pop(batch), upper.pop(batch))
             self._taken.append(gradients)
-            if machine.learns:
-                for optimizer, total in zip(self._optimizers, gradients, strict=True):
-                    optimizer.step(total / machine.group.ranks)
+            if not machine.learns:
+                continue
+            for optimizer, total in zip(self._optimizers, gradients, strict=True):
+                optimizer.step(total / machine.group.ranks)
         self._updates = due
 
     # A cut before ``Mf`` of mini-batch k lies between mini-batches, not between cycles:
@@ -293,9 +312,10 @@ class ModelForward(_Entry):
         Raises ValueError when it is of another optimiser or cut, or of other
         parameters.
         """
+        own_state = state[self._brief.name]
         parts = zip(_PARTS, self._optimizers, self._machine.gradients, strict=True)
         for part, optimizer, gradients in parts:
-            arrays = pick(state[self._brief.name], f"{part}.")
+            arrays = pick(own_state, f"{part}.")
             for batch in range(self._updates, self._brief.first):
                 gradient = arrays.pop(f"gradient{batch}", None)
                 if gradient is None:
@@ -306,7 +326,8 @@ class ModelForward(_Entry):
     @override
     def result(self) -> Payload:
         self._take_updates(None)
-        return {"own": self._machine.own, "upper": self._machine.upper}
+        machine = self._machine
+        return {"own": machine.own, "upper": machine.upper}
 
 
 class DataForward(_P3Task):
@@ -345,9 +366,11 @@ class DataBackward(_P3Task):
         # Layer 1 is linear: the gradient of the sum is that of every part.
         machine.gradients[1][batch] = of_upper
         machine.of_sums[batch] = of_sum
-        return {
-            f"Mb{peer}": {"of_sum": of_sum} for peer in group.peers if group.holds(peer)
-        }
+        payloads: dict[str, Payload] = {}
+        for peer in group.peers:
+            if group.holds(peer):
+                payloads[f"Mb{peer}"] = {"of_sum": of_sum}
+        return payloads
 
 
 class ModelBackward(_P3Task):
@@ -360,11 +383,13 @@ class ModelBackward(_P3Task):
     def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         group = machine.group
-        of_sums = {machine.rank: machine.of_sums.pop(batch)}
+        own_of_sum = machine.of_sums.pop(batch)
+        of_sums = {machine.rank: own_of_sum}
         if group.holds(machine.rank):
             for peer in group.peers:
                 payload, sender = self._from(f"Db{peer}")
                 of_sums[peer] = tensor(payload, "of_sum", sender)
 
-        machine.gradients[0][batch] = machine.own_gradient(batch, of_sums)
+        gradient = machine.own_gradient(batch, of_sums)
+        machine.gradients[0][batch] = gradient
         return {}
