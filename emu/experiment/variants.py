@@ -17,7 +17,7 @@ from emu.runs.result import Row
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule
-from emu.scenario.run_sections import process_of
+from emu.scenario.pins import process_of
 from emu.systems import Edit
 
 Pairs = Sequence[tuple[str, str]]

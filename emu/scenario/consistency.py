@@ -47,8 +47,9 @@ def misspelt_keys(data: Data) -> Problems:
     Machines may have any further resource, so ``memroy`` would pass as one.
     """
     if "lab" in data:
-        is_of_job = "job" in data or "jobs" in data
-        yield ("lab",), _OF_LABS if is_of_job else _A_LAB
+        states_job = "job" in data or "jobs" in data
+        problem = _OF_LABS if states_job else _A_LAB
+        yield ("lab",), problem
     prices = data.get("prices")
     if isinstance(prices, dict) and "function_second" in prices:
         problem = "the price is per hour, and so is its name: write function_hour"
@@ -70,8 +71,8 @@ def misspelt_keys(data: Data) -> Problems:
             # by itself.
             close = difflib.get_close_matches(key, _MACHINE_KEYS, n=1, cutoff=0.7)
             if close:
-                problem = f"unknown key {key!r}, did you mean {close[0]!r}?"
-                yield ("cluster", "machines", position, key), problem
+                trail = ("cluster", "machines", position, key)
+                yield trail, f"unknown key {key!r}, did you mean {close[0]!r}?"
 
 
 def consistency_errors(
@@ -90,12 +91,13 @@ def consistency_errors(
     for sections, check in _CHECKS:
         if not timed and check is _times:
             continue
-        if sections.isdisjoint(bad_sections):
-            errors = list(check(scenario))
-            problems += errors
+        if not sections.isdisjoint(bad_sections):
+            continue
+        for trail, problem in check(scenario):
+            problems.append((trail, problem))
             # What builds on a section that is wrong would only repeat the error.
-            found_sections = [str(trail[0]) for trail, _ in errors]
-            bad_sections.update(found_sections)
+            section, *_ = trail
+            bad_sections.add(str(section))
     return problems
 
 
@@ -131,7 +133,8 @@ def _machines(scenario: Scenario) -> Problems:
     # Names that counts make may meet stated ones: m1 beside a count of m.
     for name, position in cluster.names_and_positions():
         if name in names:
-            yield ("cluster", "machines", position), f"a second machine called {name!r}"
+            trail = ("cluster", "machines", position)
+            yield trail, f"a second machine called {name!r}"
         names.add(name)
 
 
@@ -163,13 +166,14 @@ def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
             directions.append("out")
         if latency.inward:
             directions.append("in")
+        # Of equal machines all, as they have one latency in the file.
         equal_names = [name for name, place in rows if place == position]
         nics = [f"{name} {side}" for name in equal_names for side in directions]
-        # Of equal machines all, as they have one latency in the file.
         is_bypassed = all(bypasses[nic] >= count_of_peers for nic in nics)
         if nics and is_bypassed:
-            problem = f"no route crosses the NIC of {equal_names[0]}: remove it"
-            yield ("cluster", "machines", position, "nic", "latency"), problem
+            trail = ("cluster", "machines", position, "nic", "latency")
+            name = equal_names[0]
+            yield trail, f"no route crosses the NIC of {name}: remove it"
 
 
 @_reads("cluster", "prices")
@@ -194,14 +198,16 @@ def _until(scenario: Scenario) -> Problems:
     """Yield an accuracy that no job is trained to."""
     if scenario.until is None:
         return
+    trail = ("until",)
     if scenario.jobs:
         problem = "several jobs reach it at different times: run each alone, or remove"
-        yield ("until",), problem
+        yield trail, problem
     elif not scenario.job.trains:
-        yield ("until",), f"a {scenario.job.system} job trains nothing, remove this key"
+        system = scenario.job.system
+        yield trail, f"a {system} job trains nothing, remove this key"
     elif scenario.until.seeds and scenario.until.every:
         problem = "space the same looks by seeds and by steps: remove one of them"
-        yield ("until",), f"found seeds and every, which {problem}"
+        yield trail, f"found seeds and every, which {problem}"
 
 
 @_reads("job", "training_scales")
@@ -211,20 +217,21 @@ def _training_scales(scenario: Scenario) -> Problems:
     if not scales:
         return
 
-    key = ("training_scales",)
+    trail = ("training_scales",)
     dataset = getattr(scenario.job, "dataset", None)
     if dataset is None or not dataset.drawn:
         problem = "the job trains on its own graph: remove this, or draw that "
-        yield key, f"{problem}(job.dataset.drawn: true)"
+        yield trail, f"{problem}(job.dataset.drawn: true)"
         return
 
+    found = list(scales)
     is_repeated = len(set(scales)) < len(scales)
     if is_repeated or len(scales) < _LEAST_SCALES:
-        yield key, f"found {list(scales)}, write {_LEAST_SCALES} different ones or more"
+        yield trail, f"found {found}, write {_LEAST_SCALES} different ones or more"
     largest = max(scales)
     if largest >= dataset.scale:
         problem = f"found {largest:g}, write less than the scale of the file"
-        yield key, f"{problem}, {dataset.scale:g}"
+        yield trail, f"{problem}, {dataset.scale:g}"
 
 
 @_reads(
@@ -309,9 +316,9 @@ def _cluster_errors(scenario: Scenario) -> Problems:
             yield ("failures", "link"), problem
     except ImpossibleRoute as error:
         # Routes of racks stand behind all that are stated, see `ClusterSection.build`.
-        is_explicit = error.position < len(scenario.cluster.routes)
+        stated_routes = len(scenario.cluster.routes)
         trail: Trail = ("cluster", "racks")
-        if is_explicit:
+        if error.position < stated_routes:
             trail = ("cluster", "routes", error.position)
         yield trail, str(error)
     # Of a machine that is written once with a count the one line is named.
@@ -374,8 +381,9 @@ def _structure(scenario: Scenario) -> Problems:
         # Without pins, as a wrong one ends the build: they are told one by one below.
         job = scenario.to_job(train_vertices=1, pins=False)
         present_places = scenario.only_present(job, places)
-        if len(present_places) < len(places):
-            job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
+        is_missing_some = len(present_places) < len(places)
+        if is_missing_some:  # the data set names tasks
+            job = scenario.to_job(pins=False, opened=True)
     except ValueError as error:
         yield ("job",), str(error)
         return
@@ -411,8 +419,9 @@ def _resources(scenario: Scenario) -> Problems:
         # A known word may be demanded where no machine limits it: then it is unlimited.
         for resource in resources.further():
             if resource not in offers:
-                names = sorted(offers.union(Resources.model_fields))
-                problem = f"no machine has {resource!r}, {nearest(resource, names)}"
+                known = offers.union(Resources.model_fields)
+                suggestion = nearest(resource, sorted(known))
+                problem = f"no machine has {resource!r}, {suggestion}"
                 yield (*trail, resource), problem
 
     keys = sorted(demands.union(_MACHINE_KEYS))
@@ -481,8 +490,9 @@ def scenario_errors(
     problems = _errors_of_jobs(scenario, wrong, timed=timed)
     states_placement = scenario.placement != PlacementSection()
     if scenario.place_jobs == "sequential" and states_placement:
+        trail: Trail = ("placement",)
         problem = "write it into each of the jobs, or place_jobs: joint"
-        problems.append((("placement",), problem))
+        problems.append((trail, problem))
     problems += _machine_errors(scenario)
     problems += _cost_errors(scenario)
     problems += _until(scenario)
@@ -493,12 +503,14 @@ def scenario_errors(
         job = scenario.to_job(train_vertices=1, pins=False)
         problems += _kill_problems(scenario, job)
     if scenario.profile is not None:
+        trail = ("profile",)
         problem = "a profile is of one job, write times into each of the jobs"
-        problems.append((("profile",), problem))
+        problems.append((trail, problem))
     for key in ("loss", "accuracy"):
         if getattr(scenario.expect, key) is not None:
+            trail = ("expect", key)
             problem = "this is of one job, remove this key"
-            problems.append((("expect", key), problem))
+            problems.append((trail, problem))
     return problems
 
 
@@ -517,12 +529,14 @@ def _errors_of_jobs(
         place: Trail = ("jobs", position)
         count = counts[item.name]
         if count > 1:
+            trail_of_name = (*place, "name")
             problem = f"{item.name!r} occurs {count} times"
-            problems.append(((*place, "name"), problem))
+            problems.append((trail_of_name, problem))
         errors_elsewhere = []
         for trail, problem in consistency_errors(part, wrong, timed=timed):
             if trail[0] in {"job", "placement"}:
-                problems.append(((*place, *trail), problem))
+                trail_of_file = (*place, *trail)
+                problems.append((trail_of_file, problem))
             else:
                 errors_elsewhere.append((trail, problem))
         shared_errors.append(errors_elsewhere)
@@ -543,9 +557,11 @@ def _machine_errors(scenario: Scenario) -> Problems:
         "jobs that are placed together share their machines: state the same ones in "
         "each, or write place_jobs: sequential"
     )
+    if scenario.place_jobs != "joint":
+        return
     machine_sets = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
     are_equal = len(set(machine_sets)) == 1
-    if scenario.place_jobs != "joint" or are_equal:
+    if are_equal:
         return
     for position, machines in enumerate(machine_sets):
         if machines:

@@ -100,7 +100,8 @@ class Document:
     def where(self, trail: Trail) -> tuple[str, int]:
         """Return file (or option) and line (or 0) of ``trail`` or what contains it."""
         # From the place itself up to the whole file.
-        for length in reversed(range(len(trail) + 1)):
+        lengths = range(len(trail) + 1)
+        for length in reversed(lengths):
             part = trail[:length]
             if part in self.options:
                 return self.options[part], 0
@@ -112,7 +113,9 @@ class Document:
         """Make a path of the file one from here; one of ``--set`` is that already."""
         *above, key = trail
         place = value_in(self.data, above)
-        entry = place.get(key) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            return
+        entry = place.get(key)
         if isinstance(entry, str) and entry:
             path = Path(entry).expanduser()
             if not self.is_option(trail):
@@ -121,8 +124,8 @@ class Document:
 
     def is_option(self, trail: Trail) -> bool:
         """Return True where a ``--set`` option wrote a value, or what contains it."""
-        beginnings = (trail[:length] for length in range(len(trail) + 1))
-        return any(beginning in self.options for beginning in beginnings)
+        lengths = range(len(trail) + 1)
+        return any(trail[:length] in self.options for length in lengths)
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
@@ -148,7 +151,9 @@ class Origin:
         trail: Trail = ()
         # Errors have the positions of jobs as text: ``jobs.0.job.times``.
         for name in key.split("."):
-            step = int(name) if name.isdigit() else name
+            step: str | int = name
+            if name.isdigit():
+                step = int(name)
             trail = (*trail, step)
         located = self.error(trail, problem)
         return str(located)
@@ -199,7 +204,8 @@ def read_document(path: str | Path) -> Document:
     # YAML of others parses, and only its keys show that it is no scenario.
     is_scenario = not _OUTERMOST.isdisjoint(document.data)
     if not is_scenario:
-        _refuse_other_formats(Path(path))
+        path = Path(path)
+        _refuse_other_formats(path)
     return document
 
 
@@ -218,10 +224,12 @@ def _read_file(path: str | Path) -> Document:
     most_bytes = limit(_MOST_BYTES)
     try:
         # Before the text is read: it raises where so much is not free.
-        say_memory(Path(path))
-        text = read_text(Path(path), most_bytes)
+        path = Path(path)
+        say_memory(path)
+        text = read_text(path, most_bytes)
     except OSError as error:
-        raise ScenarioError(f"cannot be read: {error.strerror}", file=file) from error
+        problem = f"cannot be read: {error.strerror}"
+        raise ScenarioError(problem, file=file) from error
     except DataError as error:
         raise ScenarioError(error.problem, file=file) from error
     except UnicodeDecodeError as error:
@@ -317,7 +325,9 @@ def _load_tree(text: str) -> Any:
 
 def _as_mapping(file: str, data: Any) -> Data:
     if not isinstance(data, dict):
-        kind = "nothing" if data is None else type(data).__name__
+        kind = "nothing"
+        if data is not None:
+            kind = type(data).__name__
         problem = f"found {kind}, write a mapping with the keys cluster and job"
         raise ScenarioError(problem, file=file)
     return data
@@ -387,7 +397,7 @@ class _Plain:
             rest = self._rest_of(line, column)
             if line != key_line:  # of what follows: none is here
                 text = self._rest_of(key_line, key_column)
-                rest = text.partition(":")[2]
+                _, _, rest = text.partition(":")
             self._check_nothing(rest.strip(), trail)
         return self.of(value, trail)
 

@@ -21,6 +21,7 @@ from emu.scenario.machine_choice import machines_words, on_machines
 from emu.scenario.placements import following_placement, place
 from emu.scenario.realize import build_job
 from emu.scenario.scaled_values import (
+    scale_events,
     scale_latency,
     scale_nic,
     scale_value,
@@ -108,7 +109,12 @@ class ScenarioEdits:
             return problem.placement  # it is that already
         edit = placement_edit(scenario, "best")
         variant = self._load(edit)
-        outcome = place(variant, problem.job, problem.cluster, reference)
+        outcome = place(
+            scenario=variant,
+            job=problem.job,
+            cluster=problem.cluster,
+            realization=reference,
+        )
         return outcome.placement
 
     def _load(self, edit: Edit) -> Scenario:
@@ -192,13 +198,14 @@ class ScenarioEdits:
         for process, members in problem.job.units.items():
             first = members[0]
             home = problem.placement.machine_of[first]
-            machines[process] = problem.cluster.machines[home].name
+            machine = problem.cluster.machines[home]
+            machines[process] = machine.name
         for key, prefix, _ in self._scenario.each_job():
             tasks = {}
-            for process, machine in machines.items():
+            for process, machine_name in machines.items():
                 if process.startswith(prefix):
                     name = process.removeprefix(prefix)
-                    tasks[name] = machine
+                    tasks[name] = machine_name
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
         return edit
 
@@ -208,12 +215,13 @@ class ScenarioEdits:
         Nothing where it is on those already, or they are no choice.
         """
         job = self._scenario.job
-        is_chosen = self._scenario.placed_by == "best" and job.movable_on is None
+        states_machines = job.movable_on is not None
+        is_chosen = self._scenario.placed_by == "best" and not states_machines
         if is_chosen or self._chosen or self._measured:
             return
 
         edit = placement_edit(self._scenario, "best")
-        if job.movable_on is not None:
+        if states_machines:
             edit["job.machines"] = None
         scenario = self._load(edit)
         names = self._cluster.names
@@ -266,10 +274,12 @@ class ScenarioEdits:
         searches = any(part.placement.policy in SEARCHES for part in self._parts)
         for change in changes:
             job = change.problem.job
-            is_quick = len(job.tasks) <= MOST_TASKS and not job.fixed
+            is_small = len(job.tasks) <= MOST_TASKS
+            is_quick = is_small and not job.fixed
             if self._measured or not searches or not is_quick:
                 yield self.add_edit(change)
                 continue
+
             edit = dict(self._scenario.job.machine_keys())
             edit |= self._policy(change)
             candidate = self._prepare(change, edit)
@@ -334,7 +344,8 @@ class ScenarioEdits:
         variant = build_job(edited)
         names = [task.name for task in job.tasks]
         names_of_variant = [task.name for task in variant.tasks]
-        if names == names_of_variant and variant.edge_names == job.edge_names:
+        has_same_tasks = names == names_of_variant
+        if has_same_tasks and variant.edge_names == job.edge_names:
             # As many tasks, all of them pinned: the machine would stay empty.
             if job.fixed:
                 return False
@@ -353,7 +364,8 @@ class ScenarioEdits:
             settings_of_variant = variant.settings_of(name)
             if settings.get("parts") == settings_of_variant.get("parts"):
                 continue
-            count = len(open_for(settings).owner)
+            dataset = open_for(settings)
+            count = len(dataset.owner)
             if count > MOST_PARTED:
                 self._note_untried(
                     "it would have a graph store, and to partition "
@@ -388,19 +400,21 @@ class ScenarioEdits:
         # Equal sections are two kinds where racks or routes differ.
         keys = [key for key, machines in lists.items() if name in machines]
         for key in keys:
-            edit[f"cluster.{key}"] = [*lists[key], another]
+            machines = lists[key]
+            edit[f"cluster.{key}"] = [*machines, another]
         unnamed = section | {"name": ""}
         return edit, (unnamed, keys)
 
     def _network(self, change: Change) -> Edit | None:
         cluster = self._cluster
         links = change.problem.links
+        factor = change.factor
         names = {links[port].name for port in change.rows}
-        edit = self._links_of_jobs(names, change.factor)
+        edit = self._links_of_jobs(names, factor)
         if edit is None:
             return None
 
-        scaled = partial(scale_nic, names=names, factor=change.factor)
+        scaled = partial(scale_nic, names=names, factor=factor)
         nics = {}
         for name, machine in cluster.by_name.items():
             nic = scaled(machine.nic, f"{name} out", f"{name} in")
@@ -409,28 +423,15 @@ class ScenarioEdits:
         edit |= self._nics(nics)
         for i, link in enumerate(cluster.links):
             if link.name in names:
-                rate = RATE.exact(link.bandwidth * change.factor)
-                edit[f"cluster.links[{i}].bandwidth"] = rate
+                rate = link.bandwidth * factor
+                edit[f"cluster.links[{i}].bandwidth"] = RATE.exact(rate)
         for i, rack in enumerate(cluster.racks):
-            uplink = scaled(rack.uplink, f"{rack.name} up", f"{rack.name} down")
+            outward = f"{rack.name} up"
+            inward = f"{rack.name} down"
+            uplink = scaled(rack.uplink, outward, inward)
             if uplink:
                 edit[f"cluster.racks[{i}].uplink"] = uplink
-        edit |= self._rates_of_events(names, change.factor)
-        return edit
-
-    def _rates_of_events(self, links: set[str], factor: float) -> Edit:
-        # An event states a rate and no share: unscaled it would undo the change.
-        edit: Edit = {}
-        for i, event in enumerate(self._scenario.events):
-            if event.nic is not None:
-                outward = f"{event.machine} out"
-                inward = f"{event.machine} in"
-                nic = scale_nic(event.nic, outward, inward, links, factor)
-                if nic:
-                    edit[f"events[{i}].nic"] = nic
-            elif event.bandwidth is not None and event.link in links:
-                rate = RATE.exact(event.bandwidth * factor)
-                edit[f"events[{i}].bandwidth"] = rate
+        edit |= scale_events(self._scenario.events, names, factor)
         return edit
 
     def _latency(self, change: Change) -> Edit:
@@ -446,8 +447,8 @@ class ScenarioEdits:
 
         for i, link in enumerate(cluster.links):
             if link.latency:
-                seconds = DURATION.exact(link.latency * factor)
-                edit[f"cluster.links[{i}].latency"] = seconds
+                seconds = link.latency * factor
+                edit[f"cluster.links[{i}].latency"] = DURATION.exact(seconds)
         for i, rack in enumerate(cluster.racks):
             latency = scale_latency(rack.latency, factor)
             if latency != rack.latency:
@@ -464,7 +465,8 @@ class ScenarioEdits:
         """Return keys of jobs for the links that they bring along; None without."""
         cluster = self._cluster
         # Links that no section of the cluster states: those that jobs bring along.
-        rest = links - {link.name for link in cluster.links}
+        stated_links = {link.name for link in cluster.links}
+        rest = links - stated_links
         for name in cluster.names:
             rest -= {f"{name} out", f"{name} in"}
         for rack in cluster.racks:
@@ -476,7 +478,9 @@ class ScenarioEdits:
             job_edit, names = job.scale_links(cluster, links, scale)
             edit |= _below(key, job_edit)
             rest -= names
-        return None if rest else edit
+        if rest:
+            return None
+        return edit
 
     def _nics(self, nics: Mapping[str, object]) -> Edit:
         """Return the NICs of some machines; one of several equal ones by its name."""
@@ -486,9 +490,11 @@ class ScenarioEdits:
             group.append(name)
 
         by_position: Edit = {}
-        by_name = {
-            f"cluster.machines.{step_text(name)}.nic": nics[name] for name in nics
-        }
+        by_name: Edit = {}
+        for name, nic in nics.items():
+            step = step_text(name)
+            by_name[f"cluster.machines.{step}.nic"] = nic
+
         for position, names in groups.items():
             states = {str(nics.get(name)) for name in names}
             if len(states) > 1:
@@ -520,16 +526,19 @@ class ScenarioEdits:
             kinds = {}
             names_of_job = set()
             for task in tasks:
-                if task.name.startswith(prefix):
-                    name = task.name.removeprefix(prefix)
-                    kinds[name] = task.kind
-                    if task.name in names:
-                        names_of_job.add(name)
+                if not task.name.startswith(prefix):
+                    continue
+                name = task.name.removeprefix(prefix)
+                kinds[name] = task.kind
+                if task.name in names:
+                    names_of_job.add(name)
             job_edit, scaled_names = job.scale_times(kinds, names_of_job, scale)
             edit |= _below(key, job_edit)
             names -= {prefix + name for name in scaled_names}
         # Tasks that are left over have no key of their own: half a change is none.
-        return edit if times and not names else None
+        if names or not times:
+            return None
+        return edit
 
     def _policy(self, change: Change) -> Edit:
         name = change.policy.removesuffix("_by_job")
@@ -565,10 +574,12 @@ class ScenarioEdits:
         edit: Edit = {}
         for key, _, job in self._scenario.each_job():
             window = job.credit_window
-            if isinstance(window, int):
-                is_wide = math.isinf(change.factor)
-                wider = "unlimited" if is_wide else int(change.factor) * window
-                edit[f"{key}job.credit_window"] = wider
+            if not isinstance(window, int):
+                continue
+            wider: int | str = "unlimited"
+            if not math.isinf(change.factor):
+                wider = int(change.factor) * window
+            edit[f"{key}job.credit_window"] = wider
         return edit
 
     def _slots(self, change: Change) -> Edit | None:
@@ -579,7 +590,8 @@ class ScenarioEdits:
         edit: Edit = {}
         for name, position in self._cluster.names_and_positions():
             if name in slots:
-                edit[f"cluster.machines[{position}].slots.{change.pool}"] = slots[name]
+                key = f"cluster.machines[{position}].slots.{change.pool}"
+                edit[key] = slots[name]
         return edit or None
 
 

@@ -70,7 +70,9 @@ def _describe_value_at(steps: Sequence[str | int]) -> str:
     ``a mapping with hidden, layers; for example {hidden: 256, layers: 3}``.
     """
     node = _node_at(steps)
-    return _words(node) if node else ""
+    if not node:
+        return ""
+    return _words(node)
 
 
 def list_keys(steps: Sequence[str | int]) -> list[str]:
@@ -167,9 +169,11 @@ def _words(node: Node) -> str:
         return f"one of {values}"
     if "const" in inner:
         return str(inner["const"])
-    word = _WORDS.get(inner.get("type", ""), "")
+    type_name = inner.get("type", "")
+    word = _WORDS.get(type_name, "")
     if inner.get("examples") or "items" in inner:
-        example = f"for example {write_value(_example(inner))}"
+        value = write_value(_example(inner))
+        example = f"for example {value}"
         word = example if "pattern" in inner else f"{word}, {example}"
     return word
 
@@ -185,7 +189,8 @@ def _words_of_mapping(mapping: Node, node: Node) -> str:
         words += " and" if required_keys else " with"
         words += f" any of {', '.join(optional[:_LISTED])}"
     if required_keys:
-        words += f"; for example {write_value(_example(node))}"
+        example = write_value(_example(node))
+        words += f"; for example {example}"
     return words
 
 
@@ -207,9 +212,11 @@ def _example(node: Node) -> Any:
         keys = inner.get("required", list(properties))
         return {key: _example(properties[key]) for key in keys}
     if "items" in inner:
-        return [_example(inner["items"])]
+        item = _example(inner["items"])
+        return [item]
     numbers = {"integer": 1, "number": 1.0}
-    return numbers.get(inner.get("type", ""), "name")
+    type_name = inner.get("type", "")
+    return numbers.get(type_name, "name")
 
 
 def write_value(value: Any) -> str:
@@ -220,13 +227,18 @@ def write_value(value: Any) -> str:
     if isinstance(value, list):
         items = ", ".join(map(write_value, value))
         return f"[{items}]"
-    return "null" if value is None else str(value)
+    if value is None:
+        return "null"
+    return str(value)
 
 
 def show(found: object) -> str:
     """Return ``found`` as an error shows it, short."""
     text = repr(found)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    if len(text) <= 60:
+        return text
+    beginning = text[:57]
+    return f"{beginning}..."
 
 
 def with_system(location: Trail, data: Any) -> Trail:
@@ -258,8 +270,10 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     steps = [step for step in error["loc"] if step not in no_steps]
     tags = {*systems(), SEVERAL}
     # From behind, as positions after a deleted one move.
-    for position in reversed(range(1, len(steps))):
-        if steps[position - 1] == "job" and steps[position] in tags:
+    positions = range(1, len(steps))
+    for position in reversed(positions):
+        is_of_job = steps[position - 1] == "job"
+        if is_of_job and steps[position] in tags:
             del steps[position]
     if not steps:
         steps = ["jobs"]  # beside job: the one error of the whole file
@@ -282,12 +296,14 @@ def describe(error: ErrorDetails) -> str:
     kind = error["type"]
     value = show(error.get("input"))
     location = error["loc"]
-    is_of_machine = location[:2] == ("cluster", "machines") and len(location) == 4
+    is_below_machines = location[:2] == ("cluster", "machines")
+    is_of_machine = is_below_machines and len(location) == 4
     # To a machine it is the amount of a further resource, to an event an unknown key:
     # errors of these would not say what to write.
     is_latency = location[-1:] == ("latency",)
     if is_latency and (is_of_machine or kind == "extra_forbidden"):
-        return _LATENCY_OF_EVENT if location[0] == "events" else LATENCY_OF_NIC
+        is_of_event = location[0] == "events"
+        return _LATENCY_OF_EVENT if is_of_event else LATENCY_OF_NIC
 
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
@@ -319,20 +335,36 @@ def either(first: str, second: str) -> str:
     if not first or f"{second} or ".startswith(f"{first} or "):
         return second
     head, write, kinds = second.partition(", write ")
-    return f"{first} or {kinds}" if write and first.startswith(head) else first
+    if write and first.startswith(head):
+        return f"{first} or {kinds}"
+    return first
 
 
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     *above, step = error["loc"]
     key = str(step)
     system = systems().get(str(above[-1])) if above else None
-    foreign = system.section().foreign if system else {}
-    if system and key in foreign:
-        return f"system {system.name} has no {key}, {foreign[key]}"
+    if system is not None:
+        foreign = system.section().foreign
+        if key in foreign:
+            return f"system {system.name} has no {key}, {foreign[key]}"
     known = list_keys(tuple(above))
     if not known and above[-1:] == ["times"]:
         return f"unknown key {key!r}: times follow from job.rates, write these instead"
     return f"unknown key {key!r}, {nearest(key, known)}"
+
+
+def _missing_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
+    words = _describe_value_at(error["loc"])
+    if not words:
+        return MISSING
+    return f"{MISSING}, write {words}"
+
+
+def _missing_system(_: ErrorDetails, _context: Mapping[str, Any]) -> str:
+    *names, last_name = systems()
+    first_names = ", ".join(names)
+    return f"the key 'system' is missing, write system: {first_names} or {last_name}"
 
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
@@ -342,7 +374,8 @@ def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
         return f"found system {tag!r}, a row of tables: {TRANSLATED}"
     # pydantic has one text for all names, each in quotes.
     expected = context["expected_tags"].replace("'", "")
-    return f"found system {tag!r}, {nearest(tag, expected.split(', '))}"
+    names = expected.split(", ")
+    return f"found system {tag!r}, {nearest(tag, names)}"
 
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
@@ -358,16 +391,9 @@ def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
 
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "extra_forbidden": _unknown_key,
-    "missing": lambda error, _: (
-        f"{MISSING}, write {words}"
-        if (words := _describe_value_at(error["loc"]))
-        else MISSING
-    ),
+    "missing": _missing_key,
     "value_error": lambda _, context: str(context["error"]),
-    "union_tag_not_found": lambda *_: (
-        "the key 'system' is missing, write system: "
-        + " or ".join(", ".join(systems()).rsplit(", ", 1))
-    ),
+    "union_tag_not_found": _missing_system,
     "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,
     "too_short": lambda error, context: (

@@ -180,9 +180,11 @@ class EventSection(Section):
     def changes(self) -> tuple[CapacityChange, ...]:
         """Return the changes that the event makes to the links of a cluster."""
         if self.nic is not None:
+            outward = f"{self.machine} out"
+            inward = f"{self.machine} in"
             return (
-                CapacityChange(self.time, f"{self.machine} out", self.nic.outward),
-                CapacityChange(self.time, f"{self.machine} in", self.nic.inward),
+                CapacityChange(self.time, outward, self.nic.outward),
+                CapacityChange(self.time, inward, self.nic.inward),
             )
         if self.link is not None:
             # With a link a bandwidth is stated, see `_of_one_kind`: 0 is for mypy
@@ -197,12 +199,11 @@ class EventSection(Section):
 
         ``links``: names of all links that are no NICs.
         """
-        # A cut or a pause states no ``by``: nothing is left of what it had.
         fault = partial(
             Fault,
             since=self.time,
             until=self.until,
-            factor=1.0 / self.by if self.by else 0.0,
+            factor=_share_left(self.by),
         )
 
         if self.pause is not None:
@@ -218,6 +219,14 @@ class EventSection(Section):
         if self.direction in {"in", "out"}:
             return (fault(f"{name} {self.direction}"),)
         return fault(f"{name} out"), fault(f"{name} in")
+
+
+def _share_left(times_slower: float | None) -> float:
+    """Return the share that a fault leaves of what there was."""
+    # A cut or a pause states no ``by``: nothing is left.
+    if not times_slower:
+        return 0.0
+    return 1.0 / times_slower
 
 
 def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Problems:
@@ -236,17 +245,22 @@ def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Pro
                 yield ("events", position, key), problem
             continue
 
-        key = "link" if event.link else "machine"
-        name = event.link or event.machine or ""
-        names = links if event.link else list(nics)
+        key = "machine"
+        name = event.machine or ""
+        names = list(nics)
+        if event.link:
+            key = "link"
+            name = event.link
+            names = links
         trail: Trail = ("events", position, key)
-        counts[event.time, f"{key} {name}"] += 1
+        change = (event.time, f"{key} {name}")
+        counts[change] += 1
         if name not in names:
             yield trail, f"no {key} {name!r}, {nearest(name, names)}"
         elif key == "machine" and nics[name].inward == 0:
             yield trail, f"{name} has no NIC: write a machine that has one, or a link"
         # Of two changes of one instant nobody could say which holds.
-        elif counts[event.time, f"{key} {name}"] > 1:
+        elif counts[change] > 1:
             problem = f"{name} changes twice at {event.time:g} s, write one of the two"
             yield ("events", position, "at"), problem
 
@@ -261,7 +275,9 @@ def kill_errors(
     # A process may be called as its machine (DGCL): the name means the machine then.
     tasks = set(job.processes) - set(machines)
     for members in job.processes.values():
-        tasks.update(job.tasks[member].name for member in members)
+        for member in members:
+            task = job.tasks[member]
+            tasks.add(task.name)
     names_of_kinds = {
         "host": set(hosts.values()),
         "machine": set(machines),
@@ -312,12 +328,17 @@ def _fault_errors(
     name = event.pause
     names = list(nics)
     kinds = "no machine"
+    is_of_tasks = True
     if name is None:
-        key = "slow" if event.cut is None else "cut"
-        name = event.slow if event.cut is None else event.cut
+        key = "slow"
+        name = event.slow
         names += links
         kinds = "no machine and no link"
-    is_of_tasks = key == "pause" or (key == "slow" and event.direction is None)
+        is_of_tasks = event.direction is None
+        if event.cut is not None:
+            key = "cut"
+            name = event.cut
+            is_of_tasks = False
 
     if name not in names:
         yield key, f"{kinds} {name!r}, {nearest(str(name), names)}"
@@ -355,7 +376,8 @@ class FailureSection(Section):
             # Exponential, by the inverse of its distribution.
             gap = -math.log1p(-random.random()) * self.every
             # Never at the very instant at which the one before ends.
-            begin = end + max(gap, 1e-9 * self.every)
+            least_gap = 1e-9 * self.every
+            begin = end + max(gap, least_gap)
             end = begin + (self.length or 0.0)
             yield begin, end
 
@@ -368,10 +390,16 @@ class FailureSection(Section):
         of_machine: bool = False,
     ) -> Iterator[Fault]:
         """Yield faults of all subjects at the times that are drawn for a name."""
-        factor = 1.0 / self.by if self.by else 0.0
+        factor = _share_left(self.by)
         for begin, end in self.draw(name, seed):
             for subject in subjects:
-                yield Fault(subject, begin, end, factor, of_machine=of_machine)
+                yield Fault(
+                    subject,
+                    since=begin,
+                    until=end,
+                    factor=factor,
+                    of_machine=of_machine,
+                )
 
 
 class FailuresSection(Section):

@@ -136,16 +136,20 @@ class Experiment:
         """Return which tasks stand on which machine, for notebooks."""
         tasks_on: dict[str, list[str]] = {}
         for task, machine in self.tasks.items():
-            tasks_on.setdefault(machine, []).append(task)
+            neighbours = tasks_on.setdefault(machine, [])
+            neighbours.append(task)
         rows = []
         for machine, tasks in tasks_on.items():
-            rows.append((machine, ", ".join(tasks)))
+            names = ", ".join(tasks)
+            rows.append((machine, names))
         return html_table(repr(self), ("machine", "tasks"), rows)
 
     @property
     def reached(self) -> Look | None:
         """Look at which ``until`` is reached, in virtual time."""
-        return self.looks[-1] if self.looks else None
+        if not self.looks:
+            return None
+        return self.looks[-1]
 
     @property
     def cause_of_length(self) -> dict[str, Any]:
@@ -206,15 +210,19 @@ class Experiment:
         scenario = self.scenario
         job = self.problem.job
         checkpoint = scenario.checkpoint
-        keepers = [job.index(name) for name in tasks_with_state_of(job)]
         return Rules(
             restarts=scenario.restarts,
             recovery=scenario.recovery_time,
             every=checkpoint.every if checkpoint else 0,
-            keepers=tuple(keepers),
+            keepers=tuple(self._keepers()),
             missed=updates_missed(job),
             copies=tuple(copies_of(job).values()),
         )
+
+    def _keepers(self) -> list[int]:
+        """Return the positions of the tasks that have state."""
+        job = self.problem.job
+        return [job.index(name) for name in tasks_with_state_of(job)]
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
         """Return sentences on what is hardly meant.
@@ -266,21 +274,23 @@ class Experiment:
         hosts = set(self.scenario.emulation.hosts.values())
         homes = machines | hosts
         for kill in kills:
-            if kill.name not in homes and len(kill.processes) > 1:
-                yield (
-                    f"{kill.name} shares the process of its machine "
-                    f"(emulation.processes): {', '.join(kill.processes)} die with it"
-                )
+            is_alone = len(kill.processes) <= 1
+            if kill.name in homes or is_alone:
+                continue
+            processes = ", ".join(kill.processes)
+            yield (
+                f"{kill.name} shares the process of its machine "
+                f"(emulation.processes): {processes} die with it"
+            )
 
     def time_of_cut(self, iteration: int) -> float:
         """Return when a cut is taken, simulated: seconds since the whole job began."""
         if iteration <= self.first:
             return self.began
-        job = self.problem.job
-        keepers = [job.index(name) for name in tasks_with_state_of(job)]
         schedule = self.simulate()
         # A cut is taken when the last task with state has begun the iteration.
-        starts = schedule.task_start[keepers, iteration - self.first]
+        column = iteration - self.first
+        starts = schedule.task_start[self._keepers(), column]
         return self.began + float(starts.max())
 
     @property
@@ -384,7 +394,8 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
         built = _build(variant)
         candidate = _place_built(variant, built, progress)
         # The scenario as it is comes first: others have to be worth the change.
-        limit = _length(best) * (1 - WORTHWHILE)
+        length = _length(best)
+        limit = length * (1 - WORTHWHILE)
         if _length(candidate) < limit:
             best = candidate
 
@@ -441,14 +452,16 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
     cluster = scenario.to_cluster()
     try:
         job = build_job(scenario)
-        return job, cluster, realize(scenario, job)
+        realization = realize(scenario, job)
     except ScenarioError as error:
         _locate_error(error, scenario, error.key)
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            _locate_error(error, scenario, _key_of_dataset(scenario))
+            key = _key_of_dataset(scenario)
+            _locate_error(error, scenario, key)
         raise
+    return job, cluster, realization
 
 
 def _key_of_dataset(scenario: Scenario) -> str:
@@ -474,7 +487,13 @@ def _place_built(
         if scenario.jobs and scenario.place_jobs == "sequential":
             outcome = place_one_by_one(scenario, job, cluster, progress)
         else:
-            outcome = place(scenario, job, cluster, realization, progress=progress)
+            outcome = place(
+                scenario=scenario,
+                job=job,
+                cluster=cluster,
+                realization=realization,
+                progress=progress,
+            )
     except PlacementError as error:
         advice = scenario.advice(str(error))
         located = scenario.origin.locate(error.key, advice)

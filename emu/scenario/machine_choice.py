@@ -80,7 +80,12 @@ def promising(
     if on_machines(scenario, first) is None:
         return [scenario]
 
-    times = _short_searches(scenario, job, cluster, realization)
+    times = _short_searches(
+        scenario=scenario,
+        job=job,
+        cluster=cluster,
+        realization=realization,
+    )
 
     # Of equal times the fewest machines.
     def rank(names: Names) -> tuple[float, int]:
@@ -88,7 +93,8 @@ def promising(
 
     ranking = sorted(times, key=rank)
     least = min(times.values(), default=0.0)
-    near_best = [names for names in ranking if times[names] <= least * _MARGIN]
+    limit = least * _MARGIN
+    near_best = [names for names in ranking if times[names] <= limit]
     finalists = near_best[:_FINALISTS]
     time_of_whole = times.get(everything, np.inf)
     is_whole_good = time_of_whole <= least * _MARGIN_OF_ALL
@@ -119,10 +125,11 @@ def _short_searches(
     everything = tuple(machine.name for machine in cluster.machines)
     choice = cluster.only(scenario.job.choice_pool(everything))
     flows_of_searches = FLOWS // _SHARE
+    most_sets = affordable(short, rates, flows_of_searches // 10, MOST_SETS)
     sets = machine_sets(
         original,
         choice,
-        affordable(short, rates, flows_of_searches // 10, MOST_SETS),
+        most_sets,
         held=set(scenario.placement.tasks.values()),
         size=scenario.job.chosen_count,
     )
@@ -142,7 +149,13 @@ def _short_searches(
         # All of them together simulate as much as half a full search.
         flows = flows_of_searches // len(sets)
         try:
-            times[names] = _search(variant, machines, short, run, flows)
+            times[names] = _search(
+                variant=variant,
+                cluster=machines,
+                short=short,
+                run=run,
+                flows=flows,
+            )
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
     return times
@@ -192,7 +205,8 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     sums: dict[_Key, Floats] = {}
     nothing = np.zeros(job.iterations)
     for key, row in zip(_edge_keys(job), run.volumes, strict=True):
-        sums[key] = sums.get(key, nothing) + row
+        volumes_so_far = sums.get(key, nothing)
+        sums[key] = volumes_so_far + row
 
     times = [times_of_ends[end] for end in _ends_of(fewer)]
     keys = _edge_keys(fewer)
@@ -200,7 +214,10 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     # Beside a single store nothing is cached: what caches of several take in ahead is
     # unknown then, and left to the full search.
     volumes = [sums.get(key, nothing) / counts[key] for key in keys]
-    return Realization(times=np.array(times), volumes=np.array(volumes))
+    return Realization(
+        times=np.array(times),
+        volumes=np.array(volumes),
+    )
 
 
 def _ends_of(job: Job) -> list[str]:
@@ -231,9 +248,13 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
         return ""
     machines = scenario.stated_cluster.by_name
     storage = [name for name, machine in machines.items() if not machine.gpu]
-    stores = [task.name for task in problem.job.tasks if task.kind == "graph_store"]
-    homes = [problem.machine_of_task[name] for name in stores]
-    homes_with_gpu = [name for name in homes if machines[name].gpu]
+    homes_with_gpu = []
+    for task in problem.job.tasks:
+        if task.kind != "graph_store":
+            continue
+        home = problem.machine_of_task[task.name]
+        if machines[home].gpu:
+            homes_with_gpu.append(home)
     if not storage or not homes_with_gpu:
         return ""
 

@@ -82,15 +82,17 @@ def apply_overrides(
         _write(document.data, trail, value, option)
         # Errors there name the option from now on.
         document.options[trail] = option
+        depth = len(trail)
         for written in list(document.lines):
             # The value is no longer where the file has it.
-            if written[: len(trail)] == trail:
+            if written[:depth] == trail:
                 del document.lines[written]
 
 
 def value_at(content: Data, keys: str) -> Any:
     """Return the value that an override of ``keys`` would replace, None for none."""
-    document = Document("", copy.deepcopy(content))
+    own_content = copy.deepcopy(content)
+    document = Document("", own_content)
     trail = _number_trail(document, _trail(keys))
     return value_in(document.data, trail)
 
@@ -106,10 +108,11 @@ def _read_overrides(overrides: Overrides) -> Iterator[tuple[Trail, Any, str]]:
                 raise ScenarioError("an override without a key", file=repr(keys))
             words = repr(value)
             excerpt = printable(words, limit=60)  # a whole job, or placement
+            option = f"{keys}={excerpt}"
             # A copy: nulls are dropped from it and paths resolved in it, and the
             # caller's stays.
-            option = f"{keys}={excerpt}"
-            yield trail, copy.deepcopy(value), option
+            own_value = copy.deepcopy(value)
+            yield trail, own_value, option
         return
 
     for stated in overrides:
@@ -128,7 +131,8 @@ def _read_overrides(overrides: Overrides) -> Iterator[tuple[Trail, Any, str]]:
         except (YAMLError, ValueError) as error:
             raise ScenarioError("what follows = is not YAML", file=option) from error
         # As in a file: ``key=#4`` is a comment to YAML.
-        means_nothing = text.strip().lower() in ("", "~", "null")
+        word = text.strip().lower()
+        means_nothing = word in ("", "~", "null")
         if value is None and not means_nothing:
             problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
             raise ScenarioError(problem, file=option)
@@ -148,8 +152,9 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
             if step not in names:
                 break
             position = names.index(step)
+            head = trail[:depth]
             rest = trail[depth + 1 :]
-            trail = (*trail[:depth], position, *rest)
+            trail = (*head, position, *rest)
         place = value_in(place, [trail[depth]])
         if place is None:
             break
@@ -166,11 +171,14 @@ def _names(machines: list[Any]) -> list[list[str]]:
     """Return the names of the machines of each item, up to one that is wrong."""
     names: list[list[str]] = []
     for item in machines:
-        count = item.get("count", 1) if isinstance(item, dict) else 0
+        count: Any = 0
+        if isinstance(item, dict):
+            count = item.get("count", 1)
         if not isinstance(count, int) or not 0 < count <= MOST_VALUES:
             break  # an error of the file, which is found later
         first = sum(map(len, names))
-        names_of_item = names_of(_name(item), count, first)
+        name = _name(item)
+        names_of_item = names_of(name, count, first)
         names.append(names_of_item)
     return names
 
@@ -202,8 +210,9 @@ def _move_machines(
     """Return the kept values of machines where one at ``position`` became ``count``."""
     values: dict[Trail, Any] = {}
     for trail, value in kept.items():
-        is_machine = trail[:2] == _MACHINES and len(trail) > 2
-        number = trail[2] if is_machine else -1
+        number: str | int = -1
+        if trail[:2] == _MACHINES and len(trail) > 2:
+            number = trail[2]
         if not isinstance(number, int) or number < position:
             values[trail] = value
             continue
@@ -211,7 +220,8 @@ def _move_machines(
         # Those behind move; of the one itself every copy has its line.
         numbers = [number + count - 1]
         if number == position:
-            numbers = list(range(position, position + count))
+            end = position + count
+            numbers = list(range(position, end))
         rest = trail[3:]
         for moved_number in numbers:
             moved = (*_MACHINES, moved_number, *rest)
@@ -219,7 +229,12 @@ def _move_machines(
     return values
 
 
-def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
+def _write(
+    place: Any,
+    trail: Trail,
+    value: Any,
+    option: str,
+) -> None:
     last = len(trail) - 1
     for depth, step in enumerate(trail):
         is_last = depth == last
@@ -253,13 +268,17 @@ def _missing(place: Any, step: str | int, owner: str) -> str:
     names = [str(name) for name in map(_name, place) if name]
     # Equal machines have names that no item states.
     if owner == join_trail(_MACHINES):
-        names = list(chain.from_iterable(_names(place)))
+        names_of_items = _names(place)
+        names = list(chain.from_iterable(names_of_items))
     is_name = isinstance(step, str) and not step.isdigit()
     if is_name and names:
-        suggestion = nearest(str(step), map(step_text, names))
+        known_steps = map(step_text, names)
+        suggestion = nearest(str(step), known_steps)
         return f"{owner} has no {step!r}, {suggestion}"
+
     places = "none"
-    if place:
-        last = len(place) - 1
+    count = len(place)
+    if count:
+        last = count - 1
         places = f"{owner}[0] to {owner}[{last}]"
-    return f"{owner} is a list of {len(place)}, it has no {step}; its places: {places}"
+    return f"{owner} is a list of {count}, it has no {step}; its places: {places}"

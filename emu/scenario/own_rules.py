@@ -50,10 +50,15 @@ def list_installed() -> tuple[str, ...]:
             subject = f"entry point {name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{subject}: there is another policy of that name")
 
-        file = point.module.replace(".", "/") + ".py"
+        path = point.module.replace(".", "/")
+        load = partial(
+            _load,
+            name=name,
+            file=f"{path}.py",
+            find=point.load,
+        )
         # Loaded when it is asked first, and once: to list names runs no code of others.
-        load = cache(partial(_load, name, file, point.load))
-        policies.register(name, load)
+        policies.register(name, cache(load))
         names.append(name)
     return tuple(names)
 
@@ -118,16 +123,18 @@ def register_program(policy: str, source: str | None) -> str:
 
     check: Callable[[], str] = partial(rule_problem, policy, source)
     if source is not None:
-        text_digest = hashlib.sha256(source.encode()).hexdigest()
+        content = source.encode()
+        text_digest = hashlib.sha256(content).hexdigest()
         digest = text_digest[:8]
         name = f"{Path(file).name}:{attribute}@{digest}"
         find = partial(foreign_code.import_program, policy, source)
         check = str
-    load = cache(partial(_load, name, file, find))
+    load = partial(_load, name=name, file=file, find=find)
+    load_once = cache(load)
 
     def ask() -> Policy:
         foreign_code.ask_to_run(file, f"rule {name}", check)
-        return load()
+        return load_once()
 
     policies.register(name, ask)
     return name
@@ -149,8 +156,13 @@ def rule_problem(policy: str, source: str | None) -> str:
             text = foreign_code.module_text(file)
     except (DataError, OSError, SyntaxError, UnicodeDecodeError) as error:
         return str(error)
-    sure = source is None
-    return foreign_code.class_problem(text, file, attribute, _RATES, sure=sure)
+    return foreign_code.class_problem(
+        text,
+        file,
+        attribute,
+        _RATES,
+        sure=source is None,
+    )
 
 
 def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
@@ -161,7 +173,8 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     with _running(name, file, "cannot be loaded"):
         rule_class = find()
         kind = rule_class if isinstance(rule_class, type) else type(rule_class)
-        has_rates = callable(getattr(kind, "rates", None))
+        method = getattr(kind, "rates", None)
+        has_rates = callable(method)
         if kind is not rule_class or not has_rates:
             problem = f"has no method {_RATES} of a class: it is {kind.__name__}"
             raise DataError(problem, path=name)

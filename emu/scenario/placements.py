@@ -47,16 +47,15 @@ def place(
     """
     section = scenario.placement
     original = without_copies(job)
-    copies = copy_names(job)
-    stated_places = section.tasks.items()
-    tasks = {name: machine for name, machine in stated_places if name not in copies}
+    tasks = places_of_originals(scenario, job)
     options = _search_options(scenario, original)
     # Only searches, and who shares slots, ask how long a placement takes.
     profile = None
     if section.policy in SEARCHES or slot_teams(original):
         if realization is None:
             realization = realize(scenario, job)
-        profile = repeat(original, realization.of(original))
+        realization_of_originals = realization.of(original)
+        profile = repeat(original, realization_of_originals)
 
     roomy = leave_room(original, cluster)
     outcome = place_by(
@@ -72,6 +71,13 @@ def place(
     # With the whole cluster: what caches take of memory is no matter of copies.
     placement = _with_peers(scenario, job, cluster, outcome.placement)
     return replace(outcome, placement=placement)
+
+
+def places_of_originals(scenario: Scenario, job: Job) -> dict[str, str]:
+    """Return the stated machines of tasks that are no copies of others' state."""
+    copies = copy_names(job)
+    places = scenario.placement.tasks.items()
+    return {name: machine for name, machine in places if name not in copies}
 
 
 def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
@@ -136,7 +142,13 @@ def _with_peers(
     count = sum(machine.name in names for machine in cluster.machines)
     places = scenario.placement.tasks
     try:
-        return with_peers(job, cluster, placement, places, count)
+        return with_peers(
+            job=job,
+            cluster=cluster,
+            placement=placement,
+            stated=places,
+            count=count,
+        )
     except ValueError as error:
         raise NoPeer(f"{error}: add one, or write to: disk") from error
 
@@ -148,11 +160,17 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     others than a sampler's machine own, which change what is sent.
     """
     # Once more: a stated placement, or one that only looks for room, has no peers yet.
-    placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
+    placement = _with_peers(
+        scenario=scenario,
+        job=problem.job,
+        cluster=problem.cluster,
+        placement=problem.placement,
+    )
     problem = replace(problem, placement=placement)
     sections = {item.name: part.job for item, part in scenario.parts()}
     if not sections:
         sections[""] = scenario.job
+
     for name, section in sections.items():
         if section.rings_follow_placement:
             problem = with_placed_ring(problem, name)
@@ -185,8 +203,13 @@ def place_one_by_one(
         results.append(result)
 
         # By name, as positions in the pool are others in the cluster.
-        homes = [pool.machines[m].name for m in result.placement.machine_of]
-        positions = [names.index(name) for name in homes]
+        homes = []
+        positions = []
+        for position_in_pool in result.placement.machine_of:
+            machine = pool.machines[position_in_pool]
+            homes.append(machine.name)
+            position = names.index(machine.name)
+            positions.append(position)
         placement = Placement(tuple(positions))
         for process, members in part.units.items():
             first = members[0]
@@ -214,6 +237,8 @@ def _without_usage(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
     for machine, load in zip(cluster.machines, usage, strict=True):
         rest = {}
         for name, amount in machine.resources.items():
-            rest[name] = amount - load.get(name, 0.0)
-        machines.append(replace(machine, resources=rest))
+            used = load.get(name, 0.0)
+            rest[name] = amount - used
+        remainder = replace(machine, resources=rest)
+        machines.append(remainder)
     return replace(cluster, machines=tuple(machines))

@@ -39,8 +39,9 @@ def preparation_errors(scenario: Scenario) -> Problems:
     job = scenario.to_job(train_vertices=1)
     cluster = scenario.to_cluster()
     if scenario.profile is not None:
+        original = without_copies(job)
         try:
-            read_job_profile(scenario, without_copies(job))
+            read_job_profile(scenario, original)
         except DataError as error:
             yield ("profile",), str(error)
     yield from _curve_errors(scenario)
@@ -62,8 +63,9 @@ def _trail_of(error: PlacementError | ScenarioError) -> Trail:
 def _curve_errors(scenario: Scenario) -> Problems:
     """Yield what is wrong with the files of recorded curves."""
     for row, file in scenario.curve_files.items():
+        path = Path(file)
         try:
-            read_curve(Path(file))
+            read_curve(path)
         except DataError as error:
             trail = scenario.trail_of_curve(row)
             yield trail, str(error)
@@ -114,7 +116,8 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
     takes_slots = any(task.takes for task in job.tasks)
     waits = takes_slots and scenario.job.system == "custom"
     is_search = scenario.placement.policy in SEARCHES
-    searches = is_search and waits and not is_program(scenario.schedule.policy)
+    has_known_rule = not is_program(scenario.schedule.policy)
+    searches = is_search and waits and has_known_rule
     if searches:
         outcome = placements.place(scenario, job, cluster)
         placement = outcome.placement
@@ -125,25 +128,30 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
     problem = Problem(cluster, job, placement)
     problem = placements.following_placement(scenario, problem)
     if waits and (searches or not is_search):
-        realization = realize(scenario, job)
-        simulate(problem, problem.stretch(realization))
+        reference = realize(scenario, job)
+        realization = problem.stretch(reference)
+        simulate(problem, realization)
 
 
 def _place_quickly(scenario: Scenario, job: Job, cluster: Cluster) -> Placement:
     """Return the placement; of a search that by IFS: it finds one where IFS does."""
     is_search = scenario.placement.policy in SEARCHES
     policy = "ifs" if is_search else scenario.placement.policy
-    copies = copy_names(job)
-    stated_places = scenario.placement.tasks.items()
-    tasks = {name: machine for name, machine in stated_places if name not in copies}
     original = without_copies(job)
-
-    outcome = place(policy, original, cluster, seed=scenario.seed, tasks=tasks)
+    outcome = place(
+        policy,
+        original,
+        cluster,
+        seed=scenario.seed,
+        tasks=placements.places_of_originals(scenario, job),
+    )
     placement = outcome.placement
     if not is_search:
         placement.check(original, cluster)
+
     # Copies come behind, each to the machine that its placement gives it.
-    places_of_copies = [0] * len(copies)
+    copies = len(copy_names(job))
+    places_of_copies = [0] * copies
     return Placement((*placement.machine_of, *places_of_copies))
 
 
@@ -157,7 +165,8 @@ def _data_errors(job: Job) -> Problems:
     except DataError as error:
         yield ("job", "dataset"), str(error)
         return
-    if source.train is not None and "batch_size" in job.settings:
+    takes_batches = "batch_size" in job.settings
+    if source.train is not None and takes_batches:
         problem = batch_problem(job.settings, source.train)
         if problem:
             yield ("job", "batch_size"), problem

@@ -19,7 +19,7 @@ from emu.problem import Job, Profile, Realization, Task
 from emu.problem.workloads import JobPart, several_jobs, without_copies
 from emu.problem.workloads.copies import count_copy_bytes
 from emu.problem.workloads.several_jobs import several_realizations
-from emu.scenario.run_sections import pin
+from emu.scenario.pins import pin
 from emu.scenario.workload_file import read_profile
 from emu.systems.cache_section import CachedSection
 from emu.systems.model_section import FiguresSection, ModelProgramSection
@@ -29,6 +29,7 @@ from emu.systems.training_section import TrainingSection
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
+    from emu.systems.job_section import JobSection
 
 #: Random stream of the scenario's seed; placement has another.
 _DRAW_STREAM = 1
@@ -47,19 +48,20 @@ def build_job(scenario: Scenario) -> Job:
     section = scenario.job
     context = scenario.build_context()
     cluster = scenario.to_cluster()
+    is_shaped = section.shaped_by_data
     if not isinstance(section, TrainingSection):
-        job = scenario.to_job(train_vertices=1, opened=section.shaped_by_data)
+        job = scenario.to_job(train_vertices=1, opened=is_shaped)
         return section.reserve_devices(job, context, cluster)
 
     job = scenario.to_job(train_vertices=1)
     # Settings name the data set whatever the number is, which then gives it.
-    if section.epochs is not None or section.shaped_by_data:
+    if section.epochs is not None or is_shaped:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
         dataset = open_for(job.settings)
         job = scenario.to_job(
             train_vertices=dataset.train_count,
-            opened=section.shaped_by_data,
+            opened=is_shaped,
         )
     # Before any placement, as caches take memory from tasks.
     if isinstance(section, CachedSection):
@@ -67,7 +69,8 @@ def build_job(scenario: Scenario) -> Job:
     job = _with_rated_devices(scenario, job)
     figures = model_figures(scenario)
     if figures is not None:
-        model = {**job.settings["model"], "parameters": figures.parameters}
+        model = dict(job.settings["model"])
+        model["parameters"] = figures.parameters
         settings = {**job.settings, "model": model}
         job = replace(job, settings=settings)
     return section.reserve_devices(job, context, cluster)
@@ -114,7 +117,8 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     volumes = realization.volumes * context.byte_scale
     operations = section.count_operations(original, context, volumes)
     seconds_on = {}
-    for device in set(context.devices.values()):
+    kinds_of_device = set(context.devices.values())
+    for device in kinds_of_device:
         rates_of_tasks = [section.rates_of(task, device) for task in original.tasks]
         seconds_of_iterations = operations.seconds(rates_of_tasks)
         seconds_on[device] = seconds_of_iterations.sum(axis=1)
@@ -122,12 +126,14 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     seconds = realization.times.sum(axis=1)
     tasks = list(job.tasks)  # copies come last
     for position, task in enumerate(original.tasks):
+        seconds_of_task = seconds[position]
         # What takes no time has no ratio to it.
-        if not _may_move(task) or seconds[position] <= 0:
+        if not _may_move(task) or seconds_of_task <= 0:
             continue
         slowness = {}
         for machine, device in context.devices.items():
-            ratio = seconds_on[device][position] / seconds[position]
+            seconds_on_device = seconds_on[device][position]
+            ratio = seconds_on_device / seconds_of_task
             slowness[machine] = float(ratio)
         tasks[position] = replace(task, slowness=slowness)
     return replace(job, tasks=tuple(tasks))
@@ -137,9 +143,18 @@ def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
     """Return the models of a scenario that are programs."""
     models = []
     for *_, job in scenario.each_job():
-        if isinstance(job, TrainingSection):
-            models.append(job.model)
-    return [model for model in models if isinstance(model, ModelProgramSection)]
+        model = _program_of(job)
+        if model is not None:
+            models.append(model)
+    return models
+
+
+def _program_of(section: JobSection) -> ModelProgramSection | None:
+    """Return the model of a job that trains one, where that is a program."""
+    if not isinstance(section, TrainingSection):
+        return None
+    model = section.model
+    return model if isinstance(model, ModelProgramSection) else None
 
 
 def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
@@ -150,8 +165,8 @@ def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
     """
     rows = []
     for *_, job in with_figures(scenario).each_job():
-        model = job.model if isinstance(job, TrainingSection) else None
-        if not isinstance(model, ModelProgramSection) or model.measured is None:
+        model = _program_of(job)
+        if model is None or model.measured is None:
             continue
 
         kinds = job.times.by_kind()
@@ -175,9 +190,9 @@ def with_figures(scenario: Scenario) -> Scenario:
     if scenario.jobs:
         jobs = []
         for item, part in scenario.parts():
-            section = with_figures(part).job
-            copy = item.model_copy(update={"job": section})
-            jobs.append(copy)
+            changes = {"job": with_figures(part).job}
+            measured_item = item.model_copy(update=changes)
+            jobs.append(measured_item)
         return scenario.model_copy(update={"jobs": tuple(jobs)})
 
     figures = model_figures(scenario)
@@ -185,8 +200,8 @@ def with_figures(scenario: Scenario) -> Scenario:
     if figures is None or not isinstance(job, TrainingSection):
         return scenario
     model = job.model.model_copy(update={"measured": figures})
-    job = job.model_copy(update={"model": model})
-    return scenario.model_copy(update={"job": job})
+    measured_job = job.model_copy(update={"model": model})
+    return scenario.model_copy(update={"job": measured_job})
 
 
 def model_figures(scenario: Scenario) -> FiguresSection | None:
@@ -195,9 +210,8 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
     Raises ScenarioError when the program does not do as `emu.training.try_out` expects;
     DataError when the data set is missing or damaged.
     """
-    section = scenario.job
-    model = section.model if isinstance(section, TrainingSection) else None
-    if not isinstance(model, ModelProgramSection):
+    model = _program_of(scenario.job)
+    if model is None:
         return None
     if model.measured is not None:
         return model.measured
@@ -219,7 +233,11 @@ def _parts(scenario: Scenario) -> list[JobPart]:
     for position, (item, part) in enumerate(scenario.parts()):
         with _errors_of_job(position):
             job = build_job(part)
-        part_of_job = JobPart(item.name, job, item.release)
+        part_of_job = JobPart(
+            name=item.name,
+            job=job,
+            release=item.release,
+        )
         parts.append(part_of_job)
     return parts
 
@@ -266,17 +284,18 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     if section is None:
         return _realize_without_copies(scenario, job)
 
-    realization = _realize_without_copies(scenario, without_copies(job))
+    original = without_copies(job)
+    realization = _realize_without_copies(scenario, original)
     # Copies come last, and take no time of their own.
     copies = len(job.tasks) - len(realization.times)
-    times_of_copies = np.zeros((copies, job.iterations))
+    shape = (copies, job.iterations)
+    times_of_copies = np.zeros(shape)
     times = np.vstack([realization.times, times_of_copies])
     if section.takes:
         # A task may keep state of several teams: its iteration is longer once.
         keepers: set[int] = set()
         for names in tasks_with_state_of(job).values():
-            positions = [job.index(name) for name in names]
-            keepers.update(positions)
+            keepers.update(map(job.index, names))
         # As iterations every, 2 every, ... begin: before the first there is nothing to
         # keep.
         rows = list(keepers)
@@ -298,8 +317,7 @@ def _realize_several(scenario: Scenario, job: Job) -> Realization:
     realizations = []
     for position, (item, scenario_of_part) in enumerate(scenario.parts()):
         settings = job.settings_of(item.name)  # with its caches where they stand
-        built = parts[position].job
-        part = replace(built, settings=settings)
+        part = replace(parts[position].job, settings=settings)
         with _errors_of_job(position):
             realization = realize(scenario_of_part, part)
         realizations.append(realization)
@@ -311,7 +329,8 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
         return _realize_several(scenario, job)
     # A profile has been measured: it wins over all that is stated or counted.
     if scenario.profile is not None:
-        rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
+        seeds = [scenario.seed, _DRAW_STREAM]
+        rng = np.random.default_rng(seeds)
         profile = read_job_profile(scenario, job)
         return profile.draw(rng, job.iterations)
 
@@ -325,9 +344,20 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
         cluster = scenario.to_cluster()
         realization = section.realize(job, context, cluster, measured)
     # A system of another package may realize anything.
-    system = section.system
-    _check_shape(system, "times", realization.times, job, "tasks")
-    _check_shape(system, "volumes", realization.volumes, job, "edges")
+    _check_shape(
+        system=section.system,
+        name="times",
+        values=realization.times,
+        job=job,
+        owners="tasks",
+    )
+    _check_shape(
+        system=section.system,
+        name="volumes",
+        values=realization.volumes,
+        job=job,
+        owners="edges",
+    )
     return realization
 
 
@@ -337,8 +367,9 @@ def read_job_profile(scenario: Scenario, job: Job) -> Profile:
     Raises DataError when it is missing, damaged, or of another job or other settings.
     """
     # What cannot be measured has payloads that are made up, and a file by hand.
-    is_measured = not scenario.job.unmeasured
-    scale = scenario.emulation.stated_byte_scale if is_measured else None
+    scale = None
+    if not scenario.job.unmeasured:
+        scale = scenario.emulation.stated_byte_scale
     profile_file = read_profile(scenario.profile or "")
     return profile_file.profile(job, scale)
 

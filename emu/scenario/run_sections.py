@@ -6,7 +6,6 @@ Of these ``placement.tasks`` pins tasks: no placement policy may move them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,7 @@ from emu.emulation import shaping
 from emu.emulation.shaping import EmulationSettings
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
-from emu.problem import Cluster, Job
+from emu.problem import Cluster
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
@@ -39,7 +38,7 @@ from emu.problem.fields.quantities import (
     Size,
     TaskName,
 )
-from emu.problem.fields.section import Section, Trail
+from emu.problem.fields.section import Section
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import own_rules
 from emu.scenario.document import Document, Origin
@@ -56,75 +55,6 @@ SEVERAL = "several"
 _PAPER = Prices()
 
 
-def pin(job: Job, stated: Mapping[str, str]) -> Job:
-    """Return ``job`` with the processes of the ``stated`` tasks pinned.
-
-    ``stated``: machine name by task name, or by process name. Raises ValueError when
-    there is no such task, or its process is pinned elsewhere.
-    """
-    if not stated:
-        return job
-
-    machines: dict[str, str] = {}
-    for name, machine in stated.items():
-        process = process_of(job, name)
-        # Tasks of a process stand together: the first that is stated binds the others.
-        pin_machine = machines.get(process) or job.pins.get(process, machine)
-        if pin_machine != machine:
-            raise ValueError(f"{name} must stand on {pin_machine}, not {machine}")
-        machines[process] = machine
-
-    tasks = list(job.tasks)
-    for process, machine in machines.items():
-        # Units and not processes: a gate stands where its process does.
-        for member in job.units[process]:
-            tasks[member] = replace(tasks[member], pinned=machine)
-    return replace(job, tasks=tuple(tasks))
-
-
-def process_of(job: Job, name: str) -> str:
-    """Return the process that ``name`` is, or that the task ``name`` belongs to.
-
-    Raises ValueError when there is neither.
-    """
-    if name in job.units:
-        return name
-    return job.tasks[job.index(name)].process_name
-
-
-def pin_errors(
-    job: Job,
-    machines: Sequence[str],
-    stated: Mapping[str, str],
-) -> Problems:
-    """Yield errors in the names of ``placement.tasks``, and their places.
-
-    ``job``: without them.
-    """
-    places: dict[str, tuple[str, str]] = {}
-    names = set(machines)
-    for name, machine in stated.items():
-        trail: Trail = ("placement", "tasks", name)
-        # The name of the task is looked at all the same: both may be wrong.
-        if machine not in names:
-            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
-        try:
-            process = process_of(job, name)
-        except ValueError:
-            yield trail, f"no task {name!r}, {nearest(name, job.units)}"
-            continue
-
-        pin_machine = job.pins.get(process, machine)
-        # A pin to no machine of the cluster is an error where the job states it.
-        if pin_machine != machine and pin_machine in names:
-            yield trail, f"found {machine!r}, but {name} must stand on {pin_machine}"
-        # The task that is listed first decides where its process stands.
-        first, home = places.setdefault(process, (name, machine))
-        if home != machine:
-            words = f"{first} of the same process is on {home}"
-            yield trail, f"found {machine!r}, but {words}"
-
-
 def _check_placement(found: object) -> str:
     policies = placement.PLACEMENT_POLICIES
     if not isinstance(found, str) or found not in policies:
@@ -134,15 +64,17 @@ def _check_placement(found: object) -> str:
 
 #: How the JSON Schema has a policy that is a class, beside the names.
 _PROGRAM = {"type": "string", "pattern": f"^({own_rules.PROGRAM.pattern})$"}
+_RATES = {"enum": list(own_rules.list_policies())}
+_PLACEMENTS = {"enum": list(placement.PLACEMENT_POLICIES)}
 RatePolicy: TypeAlias = Annotated[
     str,
     BeforeValidator(own_rules.check_policy),
-    WithJsonSchema({"anyOf": [{"enum": [*own_rules.list_policies()]}, _PROGRAM]}),
+    WithJsonSchema({"anyOf": [_RATES, _PROGRAM]}),
 ]
 PlacementPolicy: TypeAlias = Annotated[
     str,
     BeforeValidator(_check_placement),
-    WithJsonSchema({"enum": [*placement.PLACEMENT_POLICIES]}),
+    WithJsonSchema(_PLACEMENTS),
 ]
 
 
@@ -177,10 +109,11 @@ class SectionOfSystem:
             return value
         name = value.get("system") if isinstance(value, dict) else None
         if isinstance(name, str):
+            section: type[JobSection] | None = self._further.get(name)
             if name in systems():
-                return section_type(name).model_validate(value)
-            if name in self._further:
-                return self._further[name].model_validate(value)
+                section = section_type(name)
+            if section is not None:
+                return section.model_validate(value)
         # Only here for its error: it names the systems that there are.
         return self._union.validate_python(value)
 
@@ -190,7 +123,8 @@ AnyJob: TypeAlias = Annotated[JobSection, SectionOfSystem()]
 
 
 def _of_a_whole(value: Expected) -> Expected:
-    for end in value if isinstance(value, tuple) else (value,):
+    ends = value if isinstance(value, tuple) else (value,)
+    for end in ends:
         # The open end of a range is infinite, and right.
         if 1 < end < math.inf:
             raise ValueError(f"found {100 * end:g} %, write 100 % or less")
@@ -330,6 +264,9 @@ class EmulationSection(Section):
     @property
     def settings(self) -> EmulationSettings:
         """Settings of a run, scales 1 unless they are chosen."""
+        catch_up = math.inf
+        if self.catch_up != "unlimited":
+            catch_up = self.catch_up
         settings = EmulationSettings(
             compute=self.compute,
             flow_ends=self.flow_ends,
@@ -339,7 +276,7 @@ class EmulationSection(Section):
             ports=self.ports,
             time_scale=self.stated_time_scale,
             byte_scale=self.stated_byte_scale,
-            catch_up=math.inf if self.catch_up == "unlimited" else self.catch_up,
+            catch_up=catch_up,
             heartbeat_timeout=self.silence,
         )
         # Its default is that of the settings, which state it once.
@@ -350,12 +287,18 @@ class EmulationSection(Section):
     @property
     def stated_time_scale(self) -> float:
         """The time scale, 1 unless one is chosen."""
-        return 1.0 if self.time_scale == AUTO else float(self.time_scale)
+        return _stated(self.time_scale)
 
     @property
     def stated_byte_scale(self) -> float:
         """The byte scale, 1 unless one is chosen."""
-        return 1.0 if self.byte_scale == AUTO else float(self.byte_scale)
+        return _stated(self.byte_scale)
+
+
+def _stated(scale: float | str) -> float:
+    if scale == AUTO:
+        return 1.0
+    return float(scale)
 
 
 class ExpectSection(Section):
@@ -516,7 +459,10 @@ class LabFile(FileSection):
     def folder(self) -> Path:
         """Where its file lies; the working directory where it has none."""
         document = self._origin.document
-        return Path(document.file).resolve().parent if document else Path.cwd()
+        if document is None:
+            return Path.cwd()
+        path = Path(document.file).resolve()
+        return path.parent
 
     def to_cluster(self) -> Cluster:
         """Return the machines."""
@@ -541,10 +487,13 @@ def name_errors(file: LabFile) -> Problems:
     """Yield (where, what is wrong and what would be right) of a lab."""
     machines = file.cluster.names
     for position, program in enumerate(file.lab.programs):
-        for name in program.on if program.on != "all" else ():
+        if program.on == "all":
+            continue
+        trail = ("lab", "programs", position, "on")
+        for name in program.on:
             if name not in machines:
                 problem = f"no machine {name!r}, {nearest(name, machines)}"
-                yield ("lab", "programs", position, "on"), problem
+                yield trail, problem
 
     lab = file.lab
     if lab.prediction is None:
@@ -593,4 +542,8 @@ class PricesSection(Section):
 
     def build(self) -> Prices:
         """Return the prices."""
-        return Prices(self.request, self.function_hour, self.granularity)
+        return Prices(
+            request=self.request,
+            function_hour=self.function_hour,
+            granularity=self.granularity,
+        )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from emu.problem.fields.cluster_section import Latency, Nic
+from emu.scenario.events_section import EventSection
 from emu.systems import Edit
 from emu.units import DURATION, RATE, Quantity
 
@@ -29,6 +31,31 @@ def scale_nic(
         outward=nic.outward * outward_factor,
         latency=getattr(nic, "latency", Latency()),
     )
+
+
+def scale_events(
+    events: Sequence[EventSection],
+    links: set[str],
+    factor: float,
+) -> Edit:
+    """Return the rates of some links that events state, times a factor."""
+    # An event states a rate and no share: unscaled it would undo the change.
+    edit: Edit = {}
+    for i, event in enumerate(events):
+        if event.nic is not None:
+            nic = scale_nic(
+                event.nic,
+                f"{event.machine} out",
+                f"{event.machine} in",
+                names=links,
+                factor=factor,
+            )
+            if nic:
+                edit[f"events[{i}].nic"] = nic
+        elif event.bandwidth is not None and event.link in links:
+            rate = event.bandwidth * factor
+            edit[f"events[{i}].bandwidth"] = RATE.exact(rate)
+    return edit
 
 
 def scale_latency(latency: Latency, factor: float) -> Latency:

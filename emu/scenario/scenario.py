@@ -26,6 +26,7 @@ from emu.problem.workloads.coflows import with_coflows
 from emu.problem.workloads.copies import with_copies
 from emu.scenario import events_section
 from emu.scenario import run_sections as sections
+from emu.scenario.pins import pin
 from emu.systems.job_section import BuildContext, JobSection
 from emu.systems.slowness import with_slowness
 from emu.systems.system import tasks_with_state_of, updates_missed
@@ -66,8 +67,11 @@ def _build(section: JobSection, context: BuildContext) -> Job:
     # Sections are frozen, and equal ones state the same job: one of machines with gpus
     # is written anew for each call.
     if last is None or last.section != section or last.context != context:
-        job = section.build(context)
-        last = _Built(section, context, job)
+        last = _Built(
+            section=section,
+            context=context,
+            job=section.build(context),
+        )
         _last_built = last
     return last.job
 
@@ -163,7 +167,9 @@ class Scenario(sections.FileSection):
         """
 
         def with_epoch(job: JobSection) -> JobSection:
-            if not isinstance(job, TrainingSection) or job.epoch is not None:
+            if not isinstance(job, TrainingSection):
+                return job
+            if job.epoch is not None:
                 return job
             return job.model_copy(update={"epoch": job.default_epoch})
 
@@ -176,16 +182,16 @@ class Scenario(sections.FileSection):
         jobs = []
         for item in self.jobs:
             job = change(item.job)
-            jobs.append(item.model_copy(update={"job": job}))
+            changed_item = item.model_copy(update={"job": job})
+            jobs.append(changed_item)
         self.__dict__["jobs"] = tuple(jobs)
 
     @model_validator(mode="after")
     def _with_machines_of_jobs(self) -> Self:
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
-        jobs = [item.job for item in self.jobs] or [self.job]
         names = self.cluster.names
         cluster = self.cluster
-        for section in jobs:
+        for *_, section in self.each_job():
             problems = list(section.size_problems(names))
             if not problems:  # else an error of its own
                 cluster = section.with_machines(cluster)
@@ -262,8 +268,9 @@ class Scenario(sections.FileSection):
     @property
     def recovery_time(self) -> float:
         """Seconds from a death until the job goes on."""
-        recovery = self.recovery
-        return events_section.DEFAULT_RECOVERY if recovery is None else recovery
+        if self.recovery is None:
+            return events_section.DEFAULT_RECOVERY
+        return self.recovery
 
     def kills(self, problem: Problem) -> tuple[Kill, ...]:
         """Return what is killed of a placed job, by time.
@@ -277,7 +284,8 @@ class Scenario(sections.FileSection):
         for kill in self._list_kills(problem):
             victims = processes.get(kill.name)
             if victims is not None:
-                kills.append(replace(kill, processes=tuple(victims)))
+                kill_of_victims = replace(kill, processes=tuple(victims))
+                kills.append(kill_of_victims)
         kills.sort(key=lambda kill: kill.time)
         return tuple(kills)
 
@@ -298,9 +306,7 @@ class Scenario(sections.FileSection):
 
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
-            for time, name in deaths:
-                kill = Kill(time, name, processes=())
-                kills.append(kill)
+            kills += [Kill(time, name, processes=()) for time, name in deaths]
         return kills
 
     def _processes_by_name(self, problem: Problem) -> dict[str, list[str]]:
@@ -319,7 +325,8 @@ class Scenario(sections.FileSection):
             # The process of a DGCL device is called as its machine, which is meant.
             words = {process, *tasks} - machines
             for name in {home, *of_host, *words}:
-                processes.setdefault(name, []).append(process)
+                victims = processes.setdefault(name, [])
+                victims.append(process)
 
         if self.emulation.processes == "machine":
             # Whoever is named, all that share the process of that machine die.
@@ -327,7 +334,8 @@ class Scenario(sections.FileSection):
                 dying: dict[str, None] = {}
                 for process in victims:
                     home = homes[process]
-                    dying.update(dict.fromkeys(processes[home]))
+                    neighbours = processes[home]
+                    dying.update(dict.fromkeys(neighbours))
                 processes[name] = list(dying)
         return processes
 
@@ -349,14 +357,18 @@ class Scenario(sections.FileSection):
             problem = f"no task {name!r}, {suggestion}"
             raise self.origin.error((*trail, "task"), problem)
 
-        count = job.rounds[tasks[name]]
+        member = tasks[name]
+        count = job.rounds[member]
         # With its last iteration a task has ended, and what has ended cannot be killed.
         if progress.iteration >= count:
-            remedy = f"write 1 to {count - 1}" if count > 1 else "write a time"
+            remedy = "write a time"
+            if count > 1:
+                last = count - 1
+                remedy = f"write 1 to {last}"
             problem = f"found {progress.iteration}, {name} has {count} iterations"
             problem = f"{problem}: {remedy}"
             raise self.origin.error((*trail, "iteration"), problem)
-        return tasks[name], progress.iteration
+        return member, progress.iteration
 
     @property
     def placed_by(self) -> str:
@@ -423,6 +435,7 @@ class Scenario(sections.FileSection):
             faults += event.faults(links)
         if self.failures is not None:
             faults += self.failures.faults(cluster, self.seed)
+
         tuners: list[Tuner] = []
         for *_, job in self.each_job():
             tuners += job.tuners(cluster)
@@ -452,7 +465,11 @@ class Scenario(sections.FileSection):
             # Of all machines, of which a job may leave some out.
             cluster = self.cluster.build()
             faults = self.failures.faults_by_key(cluster, self.seed)
-            sentences += events_section.idle_faults(self.failures, faults, makespan)
+            sentences += events_section.idle_faults(
+                self.failures,
+                faults,
+                makespan,
+            )
         return sentences
 
     def to_job(
@@ -472,7 +489,8 @@ class Scenario(sections.FileSection):
             parts = []
             for item, scenario in self.parts():
                 job = scenario.to_job(train_vertices=train_vertices)
-                parts.append(JobPart(item.name, job, item.release))
+                part = JobPart(item.name, job, item.release)
+                parts.append(part)
             job = several_jobs(parts)
         else:
             context = self.build_context(train_vertices, opened=opened)
@@ -481,15 +499,18 @@ class Scenario(sections.FileSection):
         if not pins:
             return job
         present_pins = self.only_present(job, self.pins)
-        return sections.pin(job, present_pins)
+        return pin(job, present_pins)
 
     def _build_one(self, context: BuildContext) -> Job:
         """Return the only job, with the copies of its state, without pins."""
         # Where one machine states gpus, a worker needs one, and the others have none.
-        section = self.job.on_gpus() if self.cluster.has_gpus else self.job
+        section = self.job
+        if self.cluster.has_gpus:
+            section = section.on_gpus()
         job = _build(section, context)
         # A system of another package need not offer the key.
-        job = with_coflows(job, getattr(section, "coflow", "task"))
+        coflow: Any = getattr(section, "coflow", "task")
+        job = with_coflows(job, coflow)
         job = with_slowness(
             job,
             section,
@@ -504,8 +525,12 @@ class Scenario(sections.FileSection):
         for names in tasks_with_state_of(job).values():
             owners.update(dict.fromkeys(names))
         # Last: `without_copies` tells copies by standing behind all others.
-        missed = updates_missed(job)
-        return with_copies(job, owners, checkpoint.every, missed)
+        return with_copies(
+            job=job,
+            owners=owners,
+            every=checkpoint.every,
+            missed=updates_missed(job),
+        )
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
         """Return ``stated`` of the tasks of its job: the data set may name others."""
@@ -513,7 +538,8 @@ class Scenario(sections.FileSection):
             return stated
         names = {task.name for task in job.tasks}
         names.update(job.units)
-        return {name: machine for name, machine in stated.items() if name in names}
+        rows = stated.items()
+        return {name: machine for name, machine in rows if name in names}
 
     def build_context(
         self,
@@ -522,10 +548,13 @@ class Scenario(sections.FileSection):
         opened: bool = False,
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
-        window = self.job.credit_window
+        stated_window = self.job.credit_window
+        window = None
+        if isinstance(stated_window, int):  # else unlimited
+            window = stated_window
         return BuildContext(
             machines=tuple(self.cluster.names),
-            window=window if isinstance(window, int) else None,  # else unlimited
+            window=window,
             seed=self.seed,
             compute=self.emulation.compute,
             byte_scale=self.emulation.stated_byte_scale,

@@ -127,7 +127,8 @@ def locate(source: str | Path) -> Path:
     if has_recorded_job(path):
         return path / RECORDED_JOB
     # What looks like a file is meant as one, even if it is missing: reading it says so.
-    is_bare_name = not path.suffix and path.parent == Path()
+    stands_alone = path.parent == Path()
+    is_bare_name = stands_alone and not path.suffix
     if path.is_file() or not is_bare_name:
         return path
 
@@ -175,10 +176,13 @@ def load(
     if isinstance(source, Scenario):
         # Its paths were resolved when it was read: they are from here, not from its
         # folder.
-        stated = Document(source.name, source.to_json())
+        content = source.to_json()
+        stated = Document(source.name, content)
         document = _apply_changes(stated, overrides, Path())
         return _good(document, timed=timed)
-    with large_files(say if large else None), collect_seldom(), _errors_of(source):
+
+    tell = say if large else None
+    with large_files(tell), collect_seldom(), _errors_of(source):
         document = _read(source, overrides)
         return _good(document, timed=timed)
 
@@ -186,7 +190,8 @@ def load(
 @contextlib.contextmanager
 def _errors_of(source: str | Path) -> Iterator[None]:
     """Make any error of reading a file one of that scenario, or of a package."""
-    error_of_file = one_error(source, partial(ScenarioError, file=str(source)))
+    make_error = partial(ScenarioError, file=str(source))
+    error_of_file = one_error(source, make_error)
     with error_of_file, name_package():
         yield
 
@@ -201,16 +206,17 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         document = _read(source, overrides)
         content = document.data
         data = {key: content[key] for key in LAB_KEYS if key in content}
-        machines = {key: value for key, value in data.items() if key != "lab"}
         # Without ``lab``, which is refused there: scenarios may not have it.
+        machines = dict(data)
+        machines.pop("lab", None)
         problems = list(misspelt_keys(machines))
         # The cluster of a scenario will do, whose other keys are right where they are.
         if not _states_job(content):
             for key in content:
                 if key not in LAB_KEYS and key != "name":
-                    problem = f"unknown key {key!r}, {nearest(key, LAB_KEYS)}"
                     trail: Trail = (key,)
-                    problems.append((trail, problem))
+                    suggestion = nearest(key, LAB_KEYS)
+                    problems.append((trail, f"unknown key {key!r}, {suggestion}"))
 
         try:
             file = LabFile.model_validate(data)
@@ -253,7 +259,8 @@ def loads(
     ``overrides``, ``timed``, ``large``: as in `load`. ``name``: what the scenario is
     called in errors, and where it does not name itself. Raises ScenarioError as `load`.
     """
-    with large_files(say if large else None), _errors_of(name):
+    tell = say if large else None
+    with large_files(tell), _errors_of(name):
         stated = parse_document(text, name)
         document = _apply_changes(stated, overrides, Path())
         return _good(document, timed=timed)
@@ -277,13 +284,22 @@ def load_again(source: Source, noted: object = None) -> Scenario:
     are not looked for in files, which may have gone. Raises ScenarioError as `load`.
     """
     # Its memory was said when it was read first.
-    silent = (lambda _: None) if source.large else None
+    silent = _say_nothing if source.large else None
     with large_files(silent), _errors_of(source.file):
         stated = parse_document(source.text, source.file)
         texts = dict(list_noted_texts(noted))
         folder = Path(source.folder)
-        document = _apply_changes(stated, source.overrides, folder, texts)
+        document = _apply_changes(
+            document=stated,
+            overrides=source.overrides,
+            folder=folder,
+            noted=texts,
+        )
         return _good(document)
+
+
+def _say_nothing(_: str) -> None:
+    """Say nothing of what was said before, or that nobody asked for."""
 
 
 def _good(document: Document, *, timed: bool = True) -> Scenario:
@@ -306,13 +322,15 @@ def _deaths(scenario: Scenario) -> Problems:
     Nothing where that needs training, or code of others.
     """
     is_killed = any(event.kill for event in scenario.events)
-    is_mortal = scenario.failures is not None and scenario.failures.mortal
-    if scenario.until is not None or not (is_killed or is_mortal):
+    failures = scenario.failures
+    is_mortal = failures is not None and failures.mortal
+    somebody_dies = is_killed or is_mortal
+    if scenario.until is not None or not somebody_dies:
         return
 
     try:
         # A check asks nobody whether programs may run.
-        with code_of_others(runs=False, tell=lambda _: None):
+        with code_of_others(runs=False, tell=_say_nothing):
             experiment = prepare(scenario)
             experiment.attempts()
     except CodeWithheld:
@@ -323,10 +341,10 @@ def _deaths(scenario: Scenario) -> Problems:
             key = "events" if is_killed else "failures"
             yield (key,), str(error)
     except PlacementError as error:
+        steps = error.key.split(".")
         # The key goes into the error again where this is located.
-        trail = tuple(error.key.split("."))
         problem = str(error).removeprefix(f"{error.key}: ")
-        yield trail, problem
+        yield tuple(steps), problem
 
 
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
@@ -350,8 +368,8 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         if is_program(section.policy):
             problem = rule_problem(section.policy, section.source)
             if problem:
-                problem = f"{section.rule}: {problem}"
-                problems.append((("schedule", "policy"), problem))
+                trail = ("schedule", "policy")
+                problems.append((trail, f"{section.rule}: {problem}"))
         problems += preparation_errors(scenario)
         # Deaths are simulated, which needs a scenario with nothing else wrong.
         if not problems:
@@ -422,8 +440,11 @@ def _apply_changes(
     if is_workload:
         document = workload_file.workload_document(document)
 
+    def decides_machines(trail: Trail) -> bool:
+        return not _of_machines(trail)
+
     # First what decides which machines there are, then changes of single ones.
-    apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
+    apply_overrides(document, overrides, decides_machines)
     _drop_nulls(document.data)
     # Twice: a topology may stand beside no key that null takes away, and changes of
     # machines come after it.
@@ -435,7 +456,8 @@ def _apply_changes(
     if is_workload:
         workload_file.expect_listed_makespan(data, content)
     if data.get("name") is None:
-        data["name"] = Path(document.file).stem
+        path = Path(document.file)
+        data["name"] = path.stem
 
     _resolve_paths(document, folder, noted)
     read_rule(document, folder, noted)
@@ -450,19 +472,21 @@ def _resolve_paths(document: Document, folder: Path, noted: Texts) -> None:
     jobs = data.get("jobs")
     places: list[Trail] = [()]
     if isinstance(jobs, list):
-        places += [("jobs", position) for position in range(len(jobs))]
+        count = len(jobs)
+        places += [("jobs", position) for position in range(count)]
     for place_of_job in places:
         for trail in _OF_JOBS:
-            document.resolve_path((*place_of_job, *trail), folder)
+            trail_of_path = (*place_of_job, *trail)
+            document.resolve_path(trail_of_path, folder)
         model: Trail = (*place_of_job, *_MODEL)
         read_program(document, model, noted)
 
     document.resolve_path(("profile",), folder)
     document.resolve_path(("accuracy",), folder)
     curves = data.get("accuracy")
-    rows = curves if isinstance(curves, dict) else ()
-    for row in rows:
-        document.resolve_path(("accuracy", row), folder)
+    if isinstance(curves, dict):
+        for row in curves:
+            document.resolve_path(("accuracy", row), folder)
 
 
 def _of_machines(trail: Trail) -> bool:
@@ -489,14 +513,16 @@ def _describe_errors(
     """Return the validation errors in our words, without those that only follow."""
     trails = {trail for trail, _ in misspelt}
     problems: dict[Trail, str] = {}
-    for error in caught.errors()[:_MOST_ERRORS]:
+    first_errors = caught.errors()[:_MOST_ERRORS]
+    for error in first_errors:
         error["loc"] = with_system(error["loc"], data)
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in trails and not follows:
-            known = problems.get(trail, "")
-            problems[trail] = either(known, describe(error))
+            known_problem = problems.get(trail, "")
+            problem = describe(error)
+            problems[trail] = either(known_problem, problem)
 
     # Of a misspelt key the right one is missing as well: the first says it all.
     for trail, problem in list(problems.items()):

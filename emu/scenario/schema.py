@@ -28,19 +28,23 @@ def json_schema() -> _Schema:
     # No word that a file may write.
     del definitions["SeveralJobsSection"]
     known = systems.values()
-    job["oneOf"] = [row for row in job["oneOf"] if row["$ref"] in known]
+    sections_of_systems = job["oneOf"]
+    job["oneOf"] = [row for row in sections_of_systems if row["$ref"] in known]
 
     # A file states job or jobs, and ``name`` is by default that of the file.
     schema["required"] = ["cluster"]
     cluster = definitions["ClusterSection"]
     # A topology stands for the machines, which are then not required.
     keys = cluster.pop("required")
-    cluster["anyOf"] = [{"required": keys}, {"required": ["topology"]}]
+    states_machines = {"required": keys}
+    states_topology = {"required": ["topology"]}
+    cluster["anyOf"] = [states_machines, states_topology]
 
     shorthands = _shorthands(schema)
     for (section, key), short in shorthands.items():
         properties = definitions[section]["properties"]
-        properties[key] = {"anyOf": [short, properties[key]]}
+        value = properties[key]
+        properties[key] = {"anyOf": [short, value]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -48,12 +52,14 @@ def _shorthands(schema: _Schema) -> dict[tuple[str, str], _Schema]:
     """Return schemas of shorter values, by section and key."""
     # Validators that run before pydantic's take these, too, which its schema does not
     # show.
-
+    uplink = quantities.text_schema(RATE, "40 Gbit/s")
+    latency = quantities.text_schema(DURATION, "50 us")
+    latency_of_rack = quantities.text_schema(DURATION, "5 us")
     shorthands = {
         ("MachineSection", "nic"): _short_nic(schema),
-        ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),
-        ("MachineNic", "latency"): quantities.text_schema(DURATION, "50 us"),
-        ("RackSection", "latency"): quantities.text_schema(DURATION, "5 us"),
+        ("RackSection", "uplink"): uplink,
+        ("MachineNic", "latency"): latency,
+        ("RackSection", "latency"): latency_of_rack,
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
     }
@@ -63,8 +69,9 @@ def _shorthands(schema: _Schema) -> dict[tuple[str, str], _Schema]:
             continue
         section = section_type.__name__
         text = {"type": "string", "examples": ["products-like"]}
+        optimizer = {"enum": ["adam", "sgd"]}
         shorthands[section, "dataset"] = text
-        shorthands[section, "optimizer"] = {"enum": ["adam", "sgd"]}
+        shorthands[section, "optimizer"] = optimizer
         properties = schema["$defs"][section]["properties"]
         model = properties["model"]
         if "oneOf" in model:
@@ -84,7 +91,10 @@ def _short_nic(schema: _Schema) -> _Schema:
         "minItems": 1,
     }
     no_nic = {"const": "none"}
-    return {"anyOf": [rate, no_nic, several], "examples": ["50 Gbit/s"]}
+    return {
+        "anyOf": [rate, no_nic, several],
+        "examples": ["50 Gbit/s"],
+    }
 
 
 def file_schema() -> _Schema:

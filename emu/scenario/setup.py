@@ -85,7 +85,8 @@ def jobs_as_placed(experiment: Experiment) -> Iterator[tuple[str, Job]]:
     for prefix, job in jobs.items():
         places = {}
         for task in job.tasks:
-            places[task.name] = machine_of.get(prefix + task.name, "")
+            full_name = prefix + task.name
+            places[task.name] = machine_of.get(full_name, "")
         yield prefix, settle_caches(job, places)
 
 
@@ -170,15 +171,17 @@ def planning_seconds(experiment: Experiment) -> dict[str, float]:
         counts = section.precomputed(settings, job.iterations)
         for name, count in counts.items():
             length = rate_of[name] * count
-            seconds[PRECOMPUTING] = seconds.get(PRECOMPUTING, 0.0) + length
+            earlier = seconds.get(PRECOMPUTING, 0.0)
+            seconds[PRECOMPUTING] = earlier + length
 
         has_planning = any(getattr(rates, name) for name in PLANNED)
         if not has_planning:
             continue
-        edges = open_for(settings).edges
+        dataset = open_for(settings)
         for name in section.planning(settings):
             cause = PLANNED[name]
-            seconds[cause] = edges * getattr(rates, name)
+            seconds_per_edge = getattr(rates, name)
+            seconds[cause] = dataset.edges * seconds_per_edge
     return {cause: length for cause, length in seconds.items() if length}
 
 

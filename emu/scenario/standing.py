@@ -11,7 +11,7 @@ from emu.problem import Job, Task
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import CHECKPOINT
-from emu.scenario.run_sections import pin, pin_errors
+from emu.scenario.pins import pin, pin_errors
 from emu.systems import Problems
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def overload_problems(scenario: Scenario, job: Job) -> Problems:
         place = scenario.job.demands_at(task)
         trail: Trail = (*place, resource)
         if stated_names:
-            trail = ("placement", "tasks", stated_names[0])
+            name = stated_names[0]
+            trail = ("placement", "tasks", name)
         problems_of_place = problems_at.setdefault(trail, [])
         problems_of_place.append(problem)
 
@@ -49,9 +50,10 @@ def overload_problems(scenario: Scenario, job: Job) -> Problems:
 
 def _names_of_process(job: Job, process: str) -> set[str]:
     """Return the names by which a placement may call a process: its tasks', its own."""
-    members = job.units[process]
-    names = {job.tasks[member].name for member in members}
-    names.add(process)
+    names = {process}
+    for member in job.units[process]:
+        task = job.tasks[member]
+        names.add(task.name)
     return names
 
 
@@ -59,9 +61,10 @@ def _last_demanding(job: Job, machine: str, resource: str) -> Task:
     """Return the last task on a machine that demands a resource: it was too much."""
     demanding = []
     for task in job.tasks:
+        if task.pinned != machine:
+            continue
         demand = task.demands.get(resource, 0.0)
-        is_there = task.pinned == machine
-        if is_there and demand > 0:
+        if demand > 0:
             demanding.append(task)
     return demanding[-1]
 
@@ -82,19 +85,20 @@ def standing_problems(scenario: Scenario, job: Job) -> Problems:
     for name, machine in places.items():
         trail = ("placement", "tasks", name)
         pins.append((trail, machine))
+    names_of_pool = ", ".join(pool)
     for trail, machine in pins:
         is_known = machine in machines
         if is_known and machine not in pool:
-            names = ", ".join(pool)
-            problem = f"{machine!r} takes no part, job.machines: {names}"
+            problem = f"{machine!r} takes no part, job.machines: {names_of_pool}"
             yield trail, problem
 
     if not scenario.placement.is_explicit:
         return
     missing = _list_unplaced(job, places)
     if missing:
+        trail = ("placement", "tasks")
         names = ", ".join(missing[:8])
-        yield ("placement", "tasks"), f"no machine for {names}"
+        yield trail, f"no machine for {names}"
 
 
 def _list_unplaced(job: Job, places: Mapping[str, str]) -> list[str]:

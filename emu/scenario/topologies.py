@@ -83,7 +83,8 @@ def _read_word(document: Document, folder: Path) -> str:
     if word in _BOXES:
         return word
     document.resolve_path(_AT, folder)
-    path = str(document.data["cluster"]["topology"])
+    cluster = document.data["cluster"]
+    path = str(cluster["topology"])
     _check_file(document, path)
     return path
 
@@ -95,7 +96,8 @@ def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
     is none of its kind.
     """
     document.resolve_path((*_AT, "file"), folder)
-    answers = dict(document.data["cluster"]["topology"])
+    cluster = document.data["cluster"]
+    answers = dict(cluster["topology"])
 
     word = answers.pop("file", None)
     if not isinstance(word, str):
@@ -107,8 +109,9 @@ def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
         if key == "boxes":
             _check_count(document, trail, value)
         elif key in ("nic", "uplink"):
+            text = str(value)
             try:
-                answers[key] = RATE.parse(str(value))
+                answers[key] = RATE.parse(text)
             except ValueError as error:
                 raise document.error(trail, str(error)) from error
         else:
@@ -121,7 +124,8 @@ def _check_count(document: Document, trail: Trail, value: Any) -> None:
     # A truth value is a whole number to Python.
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if not is_count or not 1 <= value <= _MOST_BOXES:
-        raise document.error(trail, f"found {value!r:.40}, write 1 to {_MOST_BOXES}")
+        problem = f"found {value!r:.40}, write 1 to {_MOST_BOXES}"
+        raise document.error(trail, problem)
 
 
 def _check_file(document: Document, word: str) -> None:
@@ -160,7 +164,12 @@ def _read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
     if row is None:
         return read_document(path).data, []
     content = read_mapping(path) if is_mapping(row) else None
-    topology = read_topology(path, row, Answers(**answers), content)
+    topology = read_topology(
+        path=path,
+        row=row,
+        answers=Answers(**answers),
+        content=content,
+    )
     keys = cluster_keys(topology)  # which adds notes
     notes = list(topology.notes)
     for words, count in topology.left_out.items():
@@ -193,12 +202,19 @@ def _add_host(cluster: Data) -> None:
     """Add the memory of a box as a machine ``host``, which devices reach over PCIe."""
     for number in range(_DEVICES):
         device = f"d{number}"
-        pcie = f"pcie{number}"
-        cluster["routes"] += [
-            {"from": device, "to": "host", "through": [f"{pcie} up"]},
-            {"from": "host", "to": device, "through": [f"{pcie} down"]},
-        ]
-    cluster["machines"].append({"name": "host", "nic": "none"})
+        to_host = {
+            "from": device,
+            "to": "host",
+            "through": [f"pcie{number} up"],
+        }
+        to_device = {
+            "from": "host",
+            "to": device,
+            "through": [f"pcie{number} down"],
+        }
+        cluster["routes"] += [to_host, to_device]
+    host = {"name": "host", "nic": "none"}
+    cluster["machines"].append(host)
 
 
 def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
@@ -230,15 +246,24 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
             name = f"{lanes} {sender}-{receiver}"
             through = [name]
             kinds[name] = lanes
-        route = {"from": f"d{sender}", "to": f"d{receiver}", "through": through}
+        route = {
+            "from": f"d{sender}",
+            "to": f"d{receiver}",
+            "through": through,
+        }
         routes.append(route)
 
-    links = [
-        {"name": name, "bandwidth": f"{_RATES[kind]} GB/s"}
-        for name, kind in kinds.items()
-    ]
+    links = []
+    for name, kind in kinds.items():
+        bandwidth = f"{_RATES[kind]} GB/s"
+        link = {"name": name, "bandwidth": bandwidth}
+        links.append(link)
     machines = [{"name": f"d{device}", "nic": "none"} for device in devices]
-    return {"machines": machines, "links": links, "routes": routes}
+    return {
+        "machines": machines,
+        "links": links,
+        "routes": routes,
+    }
 
 
 def _lanes(sender: int, receiver: int) -> str:

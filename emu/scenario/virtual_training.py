@@ -60,8 +60,9 @@ def seeds_seen(job: Job) -> int | None:
     """
     if not trains(job):
         return None
-    train = open_for(job.settings).train_count
-    seeds = count_seeds(job.settings, train, steps_of(job))
+    dataset = open_for(job.settings)
+    steps = steps_of(job)
+    seeds = count_seeds(job.settings, dataset.train_count, steps)
     return int(seeds[-1])
 
 
@@ -74,7 +75,9 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> Floats:
     job = schedule.problem.job
     kinds = {task.kind for task in job.tasks}
     known_kinds = [kind for kind in step_kinds if kind in kinds]
-    ending_kind = known_kinds[0] if known_kinds else None
+    ending_kind = None
+    if known_kinds:
+        ending_kind = known_kinds[0]
     steps = steps_of(job)
     ends = np.zeros(steps)
 
@@ -88,8 +91,10 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> Floats:
 
         # In cycle c a task works on mini-batch c - behind, see `Task.behind`.
         first = task.behind
-        count = min(steps, job.rounds[position] - first)
-        task_ends = schedule.task_end[position, first : first + count]
+        rounds = job.rounds[position]
+        count = min(steps, rounds - first)
+        last = first + count
+        task_ends = schedule.task_end[position, first:last]
         # The slowest of equal tasks; fmax passes over what a schedule lacks.
         ends[:count] = np.fmax(ends[:count], task_ends)
     return ends
@@ -115,8 +120,7 @@ def train_along(
         train = trainer_of(settings)
         settings_of_weights = weight_settings(settings, opens=True)
         missed = system.updates_missed(settings)
-        steps = steps_of(job)
-        weights, losses = train(settings_of_weights, steps, missed, watch)
+        weights, losses = train(settings_of_weights, steps_of(job), missed, watch)
         return weights, np.array(losses)
 
     dataset = open_for(settings)
@@ -129,8 +133,12 @@ def train_along(
         accuracy = partial(evaluate, settings, parameters, dataset, model)
         return watch(step, parameters, accuracy)
 
-    context = scenario.build_context()
-    weights, losses = system.follow(scenario.job, context, schedule(), look)
+    weights, losses = system.follow(
+        scenario.job,
+        scenario.build_context(),
+        schedule(),
+        look,
+    )
     return weights, np.array(losses)
 
 
@@ -162,7 +170,8 @@ def _list_looks(job: Job, until: UntilSection | None, *, stops: bool = True) -> 
         raise ScenarioError(problem, key="until.seeds")
     looks = space_looks(seeds, spacing)
     if until.every:
-        looks = np.arange(until.every, steps + 1, until.every)
+        end = steps + 1
+        looks = np.arange(until.every, end, until.every)
     if not stops:
         return looks
 
@@ -196,8 +205,8 @@ def look_errors(scenario: Scenario) -> Problems:
         job = build_job(scenario)
         _list_looks(job, scenario.until)
     except ScenarioError as error:
-        trail = tuple(error.key.split("."))
-        yield trail, error.problem
+        steps = error.key.split(".")
+        yield tuple(steps), error.problem
     except DataError as error:
         yield ("job", "dataset"), str(error)
 
@@ -221,10 +230,19 @@ def progress_along(
     settings = job.settings
     system = _system_of_training(job)
     looks = _list_looks(job, until, stops=stops)
-    target = (until.split, until.accuracy) if until and stops else None
+    target = None
+    if until and stops:
+        target = (until.split, until.accuracy)
     # It is asked for its reads here, and by the training once more.
     schedule = cache(schedule)
-    train = partial(_train, scenario, schedule, looks, target, watch)
+    train = partial(
+        _train,
+        scenario=scenario,
+        schedule=schedule,
+        looks=looks,
+        target=target,
+        tell=watch,
+    )
     if "program" in settings["model"]:  # it may import what no settings show
         return train()
 
@@ -267,11 +285,12 @@ def _train(
     tell: _Tell,
 ) -> Progress:
     """Train until the target is reached, looking after the last step as well."""
-    steps = steps_of(build_job(scenario))
+    job = build_job(scenario)
+    steps = steps_of(job)
     look_steps = np.union1d(looks, [steps])
     places = {int(step): place for place, step in enumerate(look_steps)}
-    unknown = np.full(len(look_steps), np.nan)
-    accuracy = {split: unknown.copy() for split in ("train", "valid", "test")}
+    count = len(look_steps)
+    accuracy = {split: np.full(count, np.nan) for split in ("train", "valid", "test")}
     run = Progress(
         loss=np.empty(0),
         looks=look_steps,
@@ -302,13 +321,12 @@ def _train(
 
     _, losses = train_along(scenario, schedule, watch)
     # It may have ended early: later looks were not taken.
-    count = int(np.searchsorted(look_steps, len(losses), "right"))
-    taken = {split: shares[:count] for split, shares in accuracy.items()}
+    taken = int(np.searchsorted(look_steps, len(losses), "right"))
     return Progress(
         loss=losses,
-        looks=look_steps[:count],
-        accuracy=taken,
-        spaced=min(count, len(looks)),
+        looks=look_steps[:taken],
+        accuracy={split: shares[:taken] for split, shares in accuracy.items()},
+        spaced=min(taken, len(looks)),
         diverged=run.diverged,
     )
 
@@ -351,22 +369,29 @@ def virtual_training(
     ends = _ends(scenario, schedule).tolist()
     losses = progress.loss.tolist()
     curve: list[_Step] = []
+    step: _Step
     for end, loss in zip(ends, losses, strict=True):
-        step: _Step = {"iteration": len(curve), "time": end, "loss": loss}
+        step = {
+            "iteration": len(curve),
+            "time": end,
+            "loss": loss,
+        }
         curve.append(step)
     shares = progress.accuracy["valid"]
     for number, share in zip(progress.looks, shares, strict=True):
         if not np.isnan(share):
-            curve[number - 1]["accuracy"] = float(share)
+            step = curve[number - 1]
+            step["accuracy"] = float(share)
 
     ends_well = progress.diverged is None
     content = curve_until_divergence(curve, ends_well=ends_well)
     if "diverged" not in content:
-        content["accuracy"] = {}
+        accuracy = {}
         for split, shares in progress.accuracy.items():
             last = shares[-1]
             if not np.isnan(last):
-                content["accuracy"][split] = float(last)
+                accuracy[split] = float(last)
+        content["accuracy"] = accuracy
     return content
 
 

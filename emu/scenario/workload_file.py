@@ -86,10 +86,11 @@ def workload_document(document: Document) -> Document:
         places = {}
         for name, number in data["placement"].items():
             places[name] = f"m{number}"
+        placement = {"policy": "explicit", "tasks": places}
         scenario = {
             "cluster": {"machines": machines},
             "job": job,
-            "placement": {"policy": "explicit", "tasks": places},
+            "placement": placement,
         }
     except (TypeError, ValueError, KeyError, IndexError) as error:
         problem = f"is not a workload: {type(error).__name__} {error}"
@@ -108,12 +109,15 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     if isinstance(schedule, dict):
         policy = schedule.get("policy")
     makespans = workload.get("expected_makespan_s")
-    if not isinstance(makespans, dict) or policy not in makespans or "expect" in data:
+    if not isinstance(makespans, dict) or policy not in makespans:
+        return
+    if "expect" in data:
         return
     # A listed makespan is of all its iterations.
     if data["job"]["iterations"] == workload["n_iterations"]:
+        makespan = makespans[policy]
         # By repr, so that no digit is lost: it is met to 1e-9.
-        data["expect"] = {"makespan": f"{makespans[policy]!r} s"}
+        data["expect"] = {"makespan": f"{makespan!r} s"}
 
 
 def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
@@ -133,9 +137,10 @@ def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
     tasks: list[Data] = []
     for name in names:
         time = float(seconds[name])
+        first_letter = name[:1]
         task = {
             "name": name,
-            "kind": _KIND_OF_LETTER.get(name[:1], "task"),
+            "kind": _KIND_OF_LETTER.get(first_letter, "task"),
             "time": DURATION.exact(time),
         }
         tasks.append(task)
@@ -190,8 +195,9 @@ class ProfileFile:
     @classmethod
     def of(cls, job: Job, profile: Profile, byte_scale: float = 1.0) -> ProfileFile:
         """Return ``profile`` of ``job`` by names; ``byte_scale``: of its volumes."""
-        names = [task.name for task in job.tasks]
-        tasks = dict(zip(names, profile.times, strict=True))
+        tasks = {}
+        for task, times in zip(job.tasks, profile.times, strict=True):
+            tasks[task.name] = times
         rows = zip(job.edge_names, profile.volumes, job.control, strict=True)
         edges = {name: volumes for name, volumes, control in rows if not control}
         return cls(
@@ -224,7 +230,8 @@ class ProfileFile:
             raise DataError(problem, path=self.path) from error
 
         # A job without edges has volumes of that many columns, too.
-        volumes = np.array(rows).reshape(len(rows), nothing.size)
+        shape = (len(rows), nothing.size)
+        volumes = np.array(rows).reshape(shape)
         if byte_scale is not None:
             volumes *= self._own_scale() / byte_scale
         return Profile(times, volumes)
@@ -294,7 +301,8 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
         "settings": dict(profile.settings),
         "byte_scale": profile.byte_scale,
     }
-    write_atomic(path, json.dumps(content))
+    text = json.dumps(content)
+    write_atomic(path, text)
 
 
 def _as_lists(rows: Mapping[str, Floats]) -> dict[str, list[float]]:

@@ -27,6 +27,8 @@ _BELOW = 3
 _HEAD = r"(\s*(?:- +)?)"
 _KEY = r"([A-Za-z_][\w.-]*)"
 _HEAD_AND_KEY = _HEAD + _KEY
+#: The beginning of a line that is no comment, and begins no document.
+_CONTENT = re.compile(r"\s*(?!#|---)\S")
 #: An item of a list with two keys in one line, a key without a comma before it, and
 #: what stands before a value.
 _SEVERAL_KEYS = rf"\s*- +{_KEY}:.*, *{_KEY}:"
@@ -38,8 +40,11 @@ _Change: TypeAlias = Callable[[Sequence[str], int], Iterator[str]]
 
 def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     """Return the line of an error (0: not known), and what to write there."""
-    marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
-    line = marks[0].line + 1 if marks else 0
+    possible_marks = (error.problem_mark, error.context_mark)
+    marks = [mark for mark in possible_marks if mark]
+    line = 0
+    if marks:
+        line = marks[0].line + 1
     if isinstance(error, DuplicateKeyError):
         lines_before = text.splitlines()[: line - 1]
         return line, _words_of_duplicate(error, lines_before)
@@ -55,11 +60,12 @@ def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
 
 def _words_of_duplicate(error: DuplicateKeyError, lines_before: Sequence[str]) -> str:
     """Return which key is there twice, and where it stands first."""
-    words = str(error.problem).removeprefix("found duplicate key ")
-    key = words.partition(" with")[0]
-    name = key.strip('"')
+    problem = str(error.problem)
+    words = problem.removeprefix("found duplicate key ")
+    key, *_ = words.partition(" with")
+    name = re.escape(key.strip('"'))
     # At the beginning of a line, or behind a space, brace or comma.
-    pattern = re.compile(rf"(^|[\s{{,]){re.escape(name)}[\"']?\s*:")
+    pattern = re.compile(rf"(^|[\s{{,]){name}[\"']?\s*:")
 
     first = ""
     for number, line in enumerate(lines_before, 1):
@@ -86,18 +92,20 @@ def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
             start = number
     # What follows must be YAML as well, else a change would mend one line of many.
     end = max(suspects) + _AFTER
-    characters = sum(map(len, lines[start:end]))
+    tried_lines = lines[start:end]
+    characters = sum(map(len, tried_lines))
     if characters > _LONGEST:
         return None
 
     # The likeliest slip first, on whichever of the lines.
     for meaning, change in _CHANGES.items():
         for number in suspects:
+            present = lines[number]
             head = lines[start:number]
             tail = lines[number + 1 : end]
             for line in change(lines, number):
                 trial = "\n".join([*head, line, *tail])
-                if line != lines[number] and _is_yaml(trial):
+                if line != present and _is_yaml(trial):
                     proposal = line.rstrip()
                     return number + 1, f"{meaning}: write {proposal!r}"
     return None
@@ -105,13 +113,17 @@ def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
 
 def _list_suspects(lines: Sequence[str], named: Sequence[int]) -> list[int]:
     """Return the lines that an error names, and before each the last with content."""
-    numbers = [n for n, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    numbers = []
+    for number, line in enumerate(lines):
+        if _CONTENT.match(line):
+            numbers.append(number)
     # The line before the one that is named is where a quote or brace is left open.
     suspects: dict[int, None] = {}  # a set has no order
     for limit in named:
         up_to_limit = [number for number in numbers if number <= limit]
         last_two = up_to_limit[-2:]
-        suspects.update(dict.fromkeys(reversed(last_two)))
+        for number in reversed(last_two):
+            suspects[number] = None
     return list(suspects)
 
 
@@ -132,16 +144,19 @@ def _substitute(pattern: str, replacement: str) -> _Change:
 
 
 def _indentation(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
+    content = line.lstrip(" ")
+    return len(line) - len(content)
 
 
 def _indentations(lines: Sequence[str], number: int) -> list[int]:
     """Return the indentations of lines around one, the most like its own first."""
     line = lines[number]
-    present = len(line) - len(line.lstrip())
+    content = line.lstrip()
+    present = len(line) - len(content)
     first = max(0, number - _ABOVE)
+    end = number + _BELOW
     widths = set()
-    for neighbour in lines[first : number + _BELOW]:
+    for neighbour in lines[first:end]:
         content = neighbour.lstrip()
         if content:
             widths.add(_indentation(neighbour))
@@ -168,7 +183,7 @@ def _without_tabs(lines: Sequence[str], number: int) -> Iterator[str]:
     content = line.lstrip()
     repair = re.sub(r"\t+", " ", content)
     if content == line.lstrip(" "):  # only spaces indent it
-        indentation = line[: len(line) - len(content)]
+        indentation = line.removesuffix(content)
         yield indentation + repair
 
     above = ""
@@ -196,8 +211,8 @@ def _braces(lines: Sequence[str], number: int) -> Iterator[str]:
                     tail = line[brace.end() :]
                     yield head + closing + tail + comment
         if excess < 0:
-            last = line.rindex(closing)
-            fewer = line[:last] + line[last + 1 :] + comment
+            up_to_last, _, behind = line.rpartition(closing)
+            fewer = up_to_last + behind + comment
             if opening in line:
                 yield fewer
             # Opened before the first key, or before its value.
@@ -237,7 +252,9 @@ def _quote_value(lines: Sequence[str], number: int) -> Iterator[str]:
 def _split_comment(line: str) -> tuple[str, str]:
     """Return a line without its comment, and that with the space before it."""
     match = re.match(r"(.*?)(\s+#.*|\s*)$", line)
-    return (match[1], match[2]) if match else (line, "")
+    if match is None:
+        return line, ""
+    return match[1], match[2]
 
 
 _CHANGES: dict[str, _Change] = {

@@ -15,7 +15,7 @@ from emu.cli.app import app
 from emu.errors import ScenarioError
 from emu.prediction.placement.baselines import place_explicit
 from emu.problem import Cluster, Edge, Job, Machine, Task
-from emu.scenario.run_sections import pin, pin_errors
+from emu.scenario.pins import pin, pin_errors
 
 
 def chain(count: int) -> dict[str, Any]:
