@@ -127,7 +127,7 @@ def compare(
     _check_target(to, systems)
 
     _check_times(what, skip, unit)
-    if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
+    if what[0].is_dir() and all(map(_is_measured, what)):
         _compare_runs(what, json_target, out, skip, unit)
     elif len(what) > 1:
         raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
@@ -167,6 +167,11 @@ def compare(
         judge_rows(base.scenario, [(row.name, row.answer) for row in candidates])
 
 
+def _is_measured(path: Path) -> bool:
+    """Return True for a run directory, and for what was measured elsewhere."""
+    return path.is_dir() or path.suffix == ".csv"
+
+
 def _check_target(to: str, systems: str) -> None:
     """Raise ScenarioError where an accuracy is aimed at, and no system."""
     if to and not systems:
@@ -190,18 +195,29 @@ def _show_variants(
     json_target: JsonTarget,
 ) -> None:
     """Print premises and tables of variants, and write their scenarios."""
-    content = [candidate_json(row, candidates[0]) for row in candidates]
-    pairs = [(row.name, row.scenarios) for row in candidates]
-    write_files(write, base.scenario.name, pairs, content)
+    scenario = base.scenario
+    first = candidates[0]
+    content = [candidate_json(row, first) for row in candidates]
+    write_files(
+        folder=write,
+        name=scenario.name,
+        rows=[(row.name, row.scenarios) for row in candidates],
+        content=content,
+    )
     if not emit(json_target, content):
         return
+
     premises = [row.answer.premises for row in candidates if not row.refused]
-    terminal().print(premise_line(premises))
-    scenario = base.scenario
-    window = scenario.job.credit_window
-    job = words.job_line(base.problem.job, "", window, scenario.pins)
-    terminal().print(*comparison_tables(candidates, job))
-    words.print_placing(base.placing, terminal())
+    console = terminal()
+    console.print(premise_line(premises))
+    job = words.job_line(
+        base.problem.job,
+        window=scenario.job.credit_window,
+        pins=scenario.pins,
+    )
+    tables = comparison_tables(candidates, job)
+    console.print(*tables)
+    words.print_placing(base.placing, console)
 
 
 def _check_times(
@@ -237,11 +253,14 @@ def _compare_runs(
     times = [found.path for found in measurements if found.unit == "seconds"]
     _check_times(times, skip, unit)
     say_missing(*runs)
-    rows = [
-        {"name": measurement.path.name, "rows": [*measurement_rows(measurement, runs)]}
-        for measurement in measurements
-    ]
-    if emit(json_target, [*runs_json(runs), *rows]):
+    content = [*runs_json(runs)]
+    for measurement in measurements:
+        row = {
+            "name": measurement.path.name,
+            "rows": [*measurement_rows(measurement, runs)],
+        }
+        content.append(row)
+    if emit(json_target, content):
         tables = [runs_table(runs)]
         for measurement in measurements:
             tables += measurement_tables(measurement, runs)
@@ -257,7 +276,7 @@ def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     first, _, second = (part.strip() for part in text.partition(sign))
     # A third name would be part of the second one otherwise.
     if not (first and second) or sign in second:
-        option = right.split(maxsplit=1)[0]
+        option, *_ = right.split(maxsplit=1)
         raise ScenarioError(f"write {right}", file=f"{option} {text}")
     return first, second
 
@@ -316,7 +335,8 @@ def compare_rows(
             warn=warn,
             cores=cores if target else 1,  # a process takes 3 s to start
         )
-        best = [row.system for row in system_tables.rank(results)[:confirm]]
+        ranking = system_tables.rank(results)
+        best = [row.system for row in ranking[:confirm]]
         for number, name in enumerate(best, 1):
             say(f"over sockets: {name}, {number} of {len(best)}")
             try:
@@ -353,8 +373,10 @@ def judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
         # A row that was asked for by its name, and refused, ends the command.
         row.checked()
         if row.missed:
-            lines.append(f"{name}: {'; '.join(dict.fromkeys(row.missed))}")
-    judge_simulated(list_unchecked(scenario.expect), lines)
+            different = dict.fromkeys(row.missed)
+            lines.append(f"{name}: {'; '.join(different)}")
+    unchecked = list_unchecked(scenario.expect)
+    judge_simulated(unchecked, lines)
 
 
 def show_systems(
@@ -377,32 +399,42 @@ def show_systems(
         problem = f"no such row, {nearest(explain, names)}"
         raise ScenarioError(problem, file=f"--explain {explain}")
     for row in explained:
-        content[results.index(row)]["work"] = [asdict(work) for work in row.work]
-    pairs = [(row.system, row.scenarios) for row in results]
-    write_files(write, scenario.name, pairs, content)
+        position = results.index(row)
+        content[position]["work"] = [asdict(work) for work in row.work]
+    write_files(
+        folder=write,
+        name=scenario.name,
+        rows=[(row.system, row.scenarios) for row in results],
+        content=content,
+    )
     if not emit(json_target, content):
         return
+
     tables, lines = _tables_and_lines(results, to)
     tables += [work_table(row) for row in explained]
     # On the terminal premises come before the tables they hold for.
     premises, *sentences = lines
-    edits = [line for row in results for line in system_tables.edit_lines(row)]
+    edits: list[str] = []
+    for row in results:
+        edits += system_tables.edit_lines(row)
     terminal().print(premises, *tables, *edits, *sentences, sep="\n")
-    words.warn_unclaimed({row.system: row.placing for row in results if row.placing})
+    placings = {row.system: row.placing for row in results if row.placing}
+    words.warn_unclaimed(placings)
 
 
 def _tables_and_lines(
     results: Sequence[Answer], to: str
 ) -> tuple[list[Table], list[str]]:
     """Return the tables, and lines: the premises first."""
-    premises = premise_line([row.premises for row in results if not row.refused])
+    premises = [row.premises for row in results if not row.refused]
+    lines = [premise_line(premises)]
     limits = system_tables.limits_table(results)
     if not to:
-        lines = [premises, *system_tables.ranking(results)]
-        return [system_tables.systems_table(results), limits], lines
-    tables = [target_tables.target_table(results, to), limits]
-    tables += system_tables.runs_of_rows(results)
-    lines = [premises]
+        table = system_tables.systems_table(results)
+        lines += system_tables.ranking(results)
+        return [table, limits], lines
+    table = target_tables.target_table(results, to)
+    tables = [table, limits, *system_tables.runs_of_rows(results)]
     lines += target_tables.target_lines(results)
     return tables, lines
 
@@ -425,25 +457,32 @@ def write_systems(
     path = out or Path(f"{scenario.name}-systems.{form}")
     if form is Form.HTML:
         tables, lines = _tables_and_lines(results, to)
-        target = Target.parse(to) if to else None
+        accuracy_and_split = None
+        if to:
+            target = Target.parse(to)
+            accuracy_and_split = (target.accuracy, target.split)
         page = system_tables.systems_page(
             scenario.name,
             results,
             tables,
             lines,
-            target=None if target is None else (target.accuracy, target.split),
+            target=accuracy_and_split,
         )
         write_atomic(path, page)
     elif form is Form.CSV:
-        write_atomic(path, system_tables.systems_csv(results))
+        table = system_tables.systems_csv(results)
+        write_atomic(path, table)
     else:
         from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
         from emu.report.plot_style import save, style  # noqa: PLC0415
 
-        accuracy = Target.parse(to).accuracy
+        target = Target.parse(to)
+        curves = system_tables.curves_of(results)
         with style(dark=False):
-            save(accuracy_figure(system_tables.curves_of(results), accuracy), path)
+            figure = accuracy_figure(curves, target.accuracy)
+            save(figure, path)
     typer.echo(f"written to {path}", err=True)
     if open_it:
         # Only an absolute path has a URI.
-        webbrowser.open(path.resolve().as_uri())
+        address = path.resolve().as_uri()
+        webbrowser.open(address)

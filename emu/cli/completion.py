@@ -18,7 +18,9 @@ def offer_words(command: str, parameter: Any) -> None:
     """Have a shell offer words for a parameter of a command, where there are some."""
     name = str(parameter.name)
     # Names such as ``what`` mean other things in other commands.
-    list_words = _WORDS.get(f"{command} {name}", _WORDS.get(name))
+    list_words = _WORDS.get(f"{command} {name}")
+    if list_words is None:
+        list_words = _WORDS.get(name)
     if list_words is None:
         return
 
@@ -46,8 +48,9 @@ def _scenarios(incomplete: str) -> Iterable[str]:
     if not incomplete.endswith("/"):
         folder = folder.parent
     words = [*_shipped(incomplete)]
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    for path in paths:
+    if not folder.is_dir():
+        return words
+    for path in sorted(folder.iterdir()):
         if path.suffix in {".yaml", ".yml", ".json"}:
             words.append(str(path))
         if path.is_dir():
@@ -57,12 +60,14 @@ def _scenarios(incomplete: str) -> Iterable[str]:
 
 def _list_names(place: str, incomplete: str) -> Iterable[str]:
     """Return names that ``module:name`` lists, after the words that are there."""
-    module, _, attribute = place.partition(":")
-    names = getattr(importlib.import_module(module), attribute)
+    module_name, _, attribute = place.partition(":")
+    module = importlib.import_module(module_name)
+    names = getattr(module, attribute)
     if callable(names):
         names = names()
     # A list with commas is one word to the shell: what stands is offered again.
-    prefix = incomplete[: incomplete.rfind(",") + 1]
+    first_words, comma, _ = incomplete.rpartition(",")
+    prefix = first_words + comma
     return (prefix + name for name in names)
 
 
@@ -73,11 +78,14 @@ def _keys(incomplete: str) -> Iterable[str]:
     key, equals, _ = incomplete.partition("=")
     path = _INDEX.sub("[0]", key)
     schema = json_schema()
-    words_of = dict(_list_below(schema, schema["$defs"], path))
+    places = _list_below(schema, schema["$defs"], path)
+    words_of = dict(places)
     if equals:
-        return (f"{key}={word}" for word in words_of.get(path, ()))
+        words = words_of.get(path, ())
+        return (f"{key}={word}" for word in words)
     # What was written stays, its positions in lists among it.
-    return (key + place[len(path) :] for place in words_of if place.startswith(path))
+    known_keys = [place for place in words_of if place.startswith(path)]
+    return (key + known_key.removeprefix(path) for known_key in known_keys)
 
 
 def _list_below(
@@ -88,21 +96,28 @@ def _list_below(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the keys below a node of the schema that ``wanted`` leads to, and words."""
     if "$ref" in node:
-        node = named[node["$ref"].rpartition("/")[2]]
+        _, _, name = node["$ref"].rpartition("/")
+        node = named[name]
     # Sections of several systems have other keys: those of all are offered.
     choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
     for choice in choices:
         yield from _list_below(choice, named, wanted, path)
 
     if "enum" in node and path:
-        yield path, tuple(map(str, node["enum"]))
-    if isinstance(node.get("items"), dict):
-        yield from _list_below(node["items"], named, wanted, f"{path}[0]")
-    for name, child in node.get("properties", {}).items():
+        words = map(str, node["enum"])
+        yield path, tuple(words)
+    items = node.get("items")
+    if isinstance(items, dict):
+        first_item = f"{path}[0]"
+        yield from _list_below(items, named, wanted, first_item)
+
+    properties = node.get("properties", {})
+    for name, child in properties.items():
         key = f"{path}.{name}" if path else name
         if key.startswith(wanted):
             yield key, ()
-        if wanted == key or wanted.startswith((f"{key}.", f"{key}[")):
+        leads_below = wanted.startswith((f"{key}.", f"{key}["))
+        if wanted == key or leads_below:
             yield from _list_below(child, named, wanted, key)
 
 

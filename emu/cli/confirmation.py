@@ -32,7 +32,8 @@ def confirm_row(row: Answer, name: str, plan: Plan | None = None) -> Answer:
     """
     scenario = _scenario_of(row, name)
     if plan is not None:
-        return replace(row, run=_confirmation_of(_repeat(scenario, plan)))
+        repeats = _repeat(scenario, plan)
+        return replace(row, run=_confirmation_of(repeats))
     run = emu.run(scenario)
 
     result = run.result
@@ -64,19 +65,25 @@ def _repeat(scenario: Scenario, plan: Plan) -> Repeats:
     console = terminal(sys.stderr)
     this_host = Hosts(agents=0, file=None, ray="")
     beginning = prepare_run(
-        lambda: scenario,
-        None,
-        _RUNS,
-        lambda _: None,
-        console,
-        this_host,
+        stated=lambda: scenario,
+        resume=None,
+        runs=_RUNS,
+        carried=lambda _: None,
+        progress=console,
+        carriers=this_host,
         force=False,
         allow=(),
     )
     experiment = beginning.experiment
     settings = this_host.settings(experiment, None, ())
     once = partial(run_once, beginning, _RUNS, console, live=False)
-    repeats, _ = gather_runs(experiment, settings, once, plan, console)
+    repeats, _ = gather_runs(
+        experiment=experiment,
+        settings=settings,
+        once=once,
+        plan=plan,
+        console=console,
+    )
     return repeats
 
 

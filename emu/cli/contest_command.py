@@ -78,8 +78,14 @@ def contest(
     file = out or Path(f"contest_{loser}_{winner}.yaml")
     if file.exists():
         raise ScenarioError("is there already; choose another --out", file=str(file))
-    start = _start(sides[0].kind, near, overrides, within)
-    is_quick = sides[0].kind is Kind.RULES and near is None
+    kind_of_sides = sides[0].kind
+    start = _start(
+        kind=kind_of_sides,
+        near=near,
+        overrides=overrides,
+        within=within,
+    )
+    is_quick = kind_of_sides is Kind.RULES and near is None
     default_tries = _TRIES_OF_JOBS if is_quick else _TRIES_OF_SEARCHES
     effort = Effort(tries=tries or default_tries, seed=seed)
 
@@ -96,16 +102,21 @@ def contest(
     if found is None:
         _say_none(sides, effort, json_target)
         return
-    is_of_systems = found.loser.kind is Kind.SYSTEMS
-    write_scenario(
-        file,
+    if found.loser.kind is Kind.SYSTEMS:
         # A table of systems makes its rows of one file.
-        found.instance.scenario() if is_of_systems else found.bout.loser.scenario,
-    )
+        worst_case = found.instance.scenario()
+    else:
+        worst_case = found.bout.loser.scenario
+    write_scenario(file, worst_case)
     _show(found, file, json_target)
 
 
-def _start(kind: Kind, near: Path | None, overrides: Overrides, within: float) -> Start:
+def _start(
+    kind: Kind,
+    near: Path | None,
+    overrides: Overrides,
+    within: float,
+) -> Start:
     """Return what draws the start of a walk."""
     if near is None:
         if overrides:
@@ -127,26 +138,30 @@ def _confirm(
     found: Contest[Any], plan: Plan | None, say: Callable[[str], None]
 ) -> Contest[Any]:
     """Return the contest with runs over sockets of both sides."""
+    bout = found.bout
     say(f"over sockets: {found.loser.name}, 1 of 2")
-    loser = confirm_row(found.bout.loser, found.loser.name, plan)
+    loser = confirm_row(bout.loser, found.loser.name, plan)
     say(f"over sockets: {found.winner.name}, 2 of 2")
-    winner = confirm_row(found.bout.winner, found.winner.name, plan)
-    return replace(found, bout=replace(found.bout, loser=loser, winner=winner))
+    winner = confirm_row(bout.winner, found.winner.name, plan)
+    confirmed = replace(bout, loser=loser, winner=winner)
+    return replace(found, bout=confirmed)
 
 
 def _say_none(
     sides: Sequence[Contestant], effort: Effort, json_target: str | None
 ) -> None:
     """Say that no instance was found; that there is none it does not prove."""
-    loser, winner = (side.name for side in sides)
-    if emit(json_target, {"kind": sides[0].kind.value, "loss": None}):
-        outcome = f"no instance was found on which {loser} loses to {winner}"
+    loser, winner = sides
+    content = {"kind": loser.kind.value, "loss": None}
+    if emit(json_target, content):
+        outcome = f"no instance was found on which {loser.name} loses to {winner.name}"
         typer.echo(f"{outcome} (--tries {effort.tries}): another --seed may find one")
 
 
 def _show(found: Contest[Any], file: Path, json_target: str | None) -> None:
     """Print the contest, and with which commands both sides are found again."""
-    if not emit(json_target, contest_tables.contest_json(found, str(file))):
+    content = contest_tables.contest_json(found, str(file))
+    if not emit(json_target, content):
         return
     console = terminal()
     console.print(contest_tables.contest_table(found))

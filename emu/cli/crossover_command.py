@@ -47,9 +47,16 @@ def crossover(
     ends = _ends_of(scenario, key, values)
 
     with status_line("looking for a crossover") as watch:
-        outcome = find_crossover(scenario, key, (first, second), ends, watch)
+        outcome = find_crossover(
+            scenario=scenario,
+            key=key,
+            between=(first, second),
+            values=ends,
+            watch=watch,
+        )
 
-    if emit(json_target, system_tables.crossover_json(outcome)):
+    content = system_tables.crossover_json(outcome)
+    if emit(json_target, content):
         # The table has the values of the key.
         premises = [
             replace(row.premises, settings="")

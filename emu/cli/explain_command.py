@@ -43,9 +43,11 @@ def explain(
     """
     limit = options.bound_seconds(bound_time, bound=bound)
     if what.is_dir() and not has_recorded_job(what):
-        account = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
+        run = emu.load_run(what)
+        account = _of_run(run, helpful=helpful, run_code=run_code)
     else:
-        account = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
+        scenario = emu.load(what, overrides or [])
+        account = _of_scenario(scenario, helpful=helpful)
 
     explanation = account.explanation
     # Beside JSON on standard output, which `emit` writes at the end, no table may
@@ -53,7 +55,12 @@ def explain(
     console = terminal(quiet=json_target == "-")
     if account.premises:
         console.print(account.premises)
-    tables = words.explanation_tables(explanation, top, account.window, account.pins)
+    tables = words.explanation_tables(
+        explanation,
+        shown=top,
+        window=account.window,
+        pins=account.pins,
+    )
     console.print(tables)
     for line in account.lines:
         console.print(f"\n{line}")
@@ -61,7 +68,11 @@ def explain(
         console.print()
         words.print_placing(account.placing, console)
 
-    content = {**explanation.to_json(), "placing": account.placing, **account.more}
+    content = {
+        **explanation.to_json(),
+        "placing": account.placing,
+        **account.more,
+    }
     if limit is not None:
         gap = placement_gap(
             explanation.schedule.problem,
@@ -69,7 +80,8 @@ def explain(
             explanation.replayed_makespan,
             seconds=limit,
         )
-        console.print(f"\n{placement_line(gap)}")
+        line_of_gap = placement_line(gap)
+        console.print(f"\n{line_of_gap}")
         content |= gap
     emit(json_target, content)
 
@@ -89,8 +101,9 @@ class _Told:
 
 
 def _of_run(run: emu.RecordedRun, *, helpful: bool, run_code: bool) -> _Told:
+    explanation = emu.explain(run, helpful=helpful, run_code=run_code)
     return _Told(
-        emu.explain(run, helpful=helpful, run_code=run_code),
+        explanation,
         # A run may lack its result.json, which has them.
         placing=run.result.get("placing", {}),
         window=run.result.get("credit_window"),
@@ -102,7 +115,8 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
     ready, schedule = answer.first
     recovery = words.recovery_lines(answer.deaths, schedule.length)
     # The first line sums up; `emu simulate` lists every restart.
-    lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
+    lines = [*islice(recovery, 1)]
+    lines += copies_line(ready, schedule.length)
 
     more: Result = {}
     # Looking for the best interval simulates many: only where help is asked for.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
@@ -18,7 +19,7 @@ from emu.errors import ExpectationMissed, RunError, ScenarioError
 from emu.host.files import write_atomic
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
-from emu.lab.fit_run import fit_run
+from emu.lab.fit_run import Fit, fit_run
 from emu.lab.fitting.iterations import Template
 from emu.lab.machines.lab import missing_needs
 from emu.lab.prediction import list_lab_misses
@@ -85,8 +86,15 @@ def lab(
         return directory.path, result
 
     if plan is not None:
-        _repeat_lab(spec, run_once, plan, json_target, console)
+        _repeat_lab(
+            spec=spec,
+            run_once=run_once,
+            plan=plan,
+            json_target=json_target,
+            console=console,
+        )
         return
+
     path, result = run_once()
     draw(path, console)
     if emit(json_target, result):
@@ -95,10 +103,16 @@ def lab(
     _judge_lab(spec, result, path, console)
 
 
-def _judge_lab(spec: LabFile, result: LabResult, path: Path, console: Console) -> None:
+def _judge_lab(
+    spec: LabFile,
+    result: LabResult,
+    path: Path,
+    console: Console,
+) -> None:
     """Exit with the code of a program that failed; raise where a verdict is missed."""
     if result["failed"]:
-        raise typer.Exit(_say_what_failed(result["failed"], path, console))
+        code = _say_what_failed(result["failed"], path, console)
+        raise typer.Exit(code)
     if misses := list_lab_misses(spec, result):
         raise ExpectationMissed("; ".join(misses))
 
@@ -119,10 +133,11 @@ def _repeat_lab(
         if result["failed"]:
             _judge_lab(spec, result, path, console)
         results.append((path, result))
+        prediction = result.get("prediction", {})
         return RunFigures(
             path=str(path),
             makespan=duration_of(result),
-            error=result.get("prediction", {}).get("error"),
+            error=prediction.get("error"),
             trust=result["trust"],
         )
 
@@ -130,7 +145,12 @@ def _repeat_lab(
     threshold = LabPredictionSection.model_fields["max_difference"].default
     if section is not None:
         threshold = section.max_difference
-    repeats = repeat_runs(lab_once, plan, threshold, console)
+    repeats = repeat_runs(
+        run_once=lab_once,
+        plan=plan,
+        threshold=threshold,
+        console=console,
+    )
     show_repeats(repeats, json_target, console)
     for path, result in results:
         _judge_lab(spec, result, path, console)
@@ -155,18 +175,23 @@ def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
     if code <= 0:
         code = 128 - code  # of a signal, as shells have it
 
-    log = run / log_name(failed["program"], failed["machine"])
+    program = failed["program"]
+    machine = failed["machine"]
+    log = run / log_name(program, machine)
     console.print(
-        f"{failed['program']} failed first, on {failed['machine']}, with exit code "
+        f"{program} failed first, on {machine}, with exit code "
         f"{code}: its output is {log}"
     )
 
     # A log may be gigabytes: its end alone is read.
+    size = log.stat().st_size
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _SHOWN))
-        lines = file.read().decode(errors="replace").split("\n")
-    if texts := [line for line in lines if line.strip()]:
-        console.print(f"which ends: {for_terminal(texts[-1])}")
+        file.seek(max(0, size - _SHOWN))
+        text = file.read().decode(errors="replace")
+    lines = [line for line in text.split("\n") if line.strip()]
+    if lines:
+        last_line = for_terminal(lines[-1])
+        console.print(f"which ends: {last_line}")
     return code
 
 
@@ -205,32 +230,44 @@ def fit(
         force=force,
         against=against,
     )
-    write_atomic(out, outcome.text(out.name))
+    text = outcome.text(out.name)
+    write_atomic(out, text)
 
     if emit(json_target, outcome.to_json()):
-        count = outcome.iterations
-        # The halves test the fit: one that only remembers would miss the later
-        # iterations.
-        half = count // 2
-        title = f"{count} iterations from number {outcome.first}: seconds of each"
-        table = plain_table(title, "", ">measured", ">simulated", ">error")
-        table.add_row(
-            "of all, by all",
-            format_duration(outcome.measured, 4),
-            format_duration(outcome.simulated, 4),
-            f"{outcome.error:+.2%}",
-        )
-        table.add_row(
-            f"of the last {count - half}, by the first {half}",
-            format_duration(outcome.held_out_measured, 4),
-            format_duration(outcome.held_out_simulated, 4),
-            f"{outcome.held_out_error:+.2%}",
-        )
-        terminal().print(table)
+        terminal().print(_table_of_fit(outcome))
         for note in outcome.notes:
             typer.echo(note)
         typer.echo(f"written to {out}")
         typer.echo(load(out).job.fit_note)
+
+
+def _table_of_fit(outcome: Fit) -> Table:
+    """Return seconds per iteration, of all and of the half that was held out."""
+    count = outcome.iterations
+    table = plain_table(
+        f"{count} iterations from number {outcome.first}: seconds of each",
+        "",
+        ">measured",
+        ">simulated",
+        ">error",
+    )
+    table.add_row(
+        "of all, by all",
+        format_duration(outcome.measured, 4),
+        format_duration(outcome.simulated, 4),
+        f"{outcome.error:+.2%}",
+    )
+
+    # The halves test the fit: one that only remembers would miss the later iterations.
+    first_half = count // 2
+    last_half = count - first_half
+    table.add_row(
+        f"of the last {last_half}, by the first {first_half}",
+        format_duration(outcome.held_out_measured, 4),
+        format_duration(outcome.held_out_simulated, 4),
+        f"{outcome.held_out_error:+.2%}",
+    )
+    return table
 
 
 @app.command("exec")

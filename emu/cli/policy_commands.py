@@ -58,14 +58,23 @@ def _rate_policies() -> dict[str, Policy]:
 def _explain(json_target: str | None, rules: Mapping[str, dict[str, Any]]) -> None:
     if not options.emit(json_target, rules):
         return
-    indent = " " * (2 + max(map(len, rules)))
+    width = 2 + max(map(len, rules))
     for name, rule in rules.items():
         source = rule["source"]
-        if rule["knows"] != "nothing":
-            source += f"; needs {rule['knows']}"
+        knowledge = rule["knows"]
+        if knowledge != "nothing":
+            source += f"; needs {knowledge}"
         if rule.get("theorem1"):
             source += "; keeps Theorem 1"
-        for head, text in ((name, rule["summary"]), ("", source)):
-            # 80 columns, as help has.
-            lines = TextWrapper(80, head.ljust(len(indent)), indent)
-            typer.echo(lines.fill(text))
+        _print_beside(name, rule["summary"], width)
+        _print_beside("", source, width)
+
+
+def _print_beside(head: str, text: str, width: int) -> None:
+    """Print a text in a column of its own, behind a head of so many letters."""
+    wrapper = TextWrapper(
+        width=80,  # as help has
+        initial_indent=head.ljust(width),
+        subsequent_indent=" " * width,
+    )
+    typer.echo(wrapper.fill(text))

@@ -95,7 +95,11 @@ def simulate(
 
 
 def simulate_by_rates(
-    experiment: Experiment, json_target: str | None, console: Console, *, train: bool
+    experiment: Experiment,
+    json_target: str | None,
+    console: Console,
+    *,
+    train: bool,
 ) -> None:
     """Print the schedule under the scenario's rate policy, and judge it."""
     answer = ask(experiment)
@@ -137,7 +141,10 @@ def simulate_by_rates(
 
 
 def _print_gap(
-    experiment: Experiment, schedule: Schedule, rule: str, console: Console
+    experiment: Experiment,
+    schedule: Schedule,
+    rule: str,
+    console: Console,
 ) -> Result:
     """Print what is left to gain and what stands out; return the former."""
     gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
@@ -170,7 +177,10 @@ def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
 
 
 def _print_makespan(
-    experiment: Experiment, schedule: Schedule, recovery: Attempts, console: Console
+    experiment: Experiment,
+    schedule: Schedule,
+    recovery: Attempts,
+    console: Console,
 ) -> None:
     """Print how long the job takes, deaths included, and where it stands."""
     job = experiment.problem.job
@@ -260,7 +270,11 @@ def _print_tables(schedule: Schedule, jobs: list[JobTime], console: Console) -> 
 
 
 def _training(
-    experiment: Experiment, schedule: Schedule, console: Console, *, train: bool
+    experiment: Experiment,
+    schedule: Schedule,
+    console: Console,
+    *,
+    train: bool,
 ) -> Result:
     """Print and return the accuracy that was asked for.
 

@@ -90,7 +90,13 @@ def repeat_experiment(
     Raises ExpectationMissed, RunUntrusted as `judge`, once all have run.
     """
     console = terminal(sys.stderr)
-    repeats, contents = gather_runs(experiment, settings, once, plan, console)
+    repeats, contents = gather_runs(
+        experiment=experiment,
+        settings=settings,
+        once=once,
+        plan=plan,
+        console=console,
+    )
     show_repeats(repeats, json_target, console)
     for content in contents:
         judge(experiment.scenario, content, strict=strict)
@@ -116,11 +122,18 @@ def gather_runs(
         def run_once() -> RunFigures:
             path, result = once(staying)
             contents.append(result.content)
-            is_first = len(contents) == 1
-            news = "" if is_first else obstacle or company.news
+            news = ""
+            if len(contents) > 1:
+                news = obstacle or company.news
             return _part_of(path, result, news)
 
-        return repeat_runs(run_once, plan, threshold, console), contents
+        repeats = repeat_runs(
+            run_once=run_once,
+            plan=plan,
+            threshold=threshold,
+            console=console,
+        )
+        return repeats, contents
 
 
 def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
@@ -131,12 +144,17 @@ def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
     if misses := find_misses(scenario.expect, result):
         raise ExpectationMissed("; ".join(misses))
     verdict = result["verdict"]
-    if strict and verdict["trust"] != Trust.TRUSTED:
-        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
+    trust = verdict["trust"]
+    if strict and trust != Trust.TRUSTED:
+        reasons = "; ".join(verdict["reasons"])
+        raise RunUntrusted(f"{trust}: {reasons}")
 
 
 def repeat_runs(
-    run_once: RunOnce, plan: Plan, threshold: float, console: Console
+    run_once: RunOnce,
+    plan: Plan,
+    threshold: float,
+    console: Console,
 ) -> Repeats:
     """Run so often, a line for each; return what the runs say together.
 
@@ -146,8 +164,10 @@ def repeat_runs(
     began = time.monotonic()
     is_enough = False
     while not is_enough:
-        repeats = Repeats((*repeats.runs, run_once()), threshold)
-        console.print(_line_of(repeats, plan.count))
+        run = run_once()
+        repeats = Repeats((*repeats.runs, run), threshold)
+        line = _line_of(repeats, plan.count)
+        console.print(line)
         number = len(repeats.runs)
         if plan.count is not None:
             is_enough = number == plan.count
@@ -161,12 +181,13 @@ def repeat_runs(
 def _part_of(path: Path, result: RunResult, news: str) -> RunFigures:
     """Return what is kept of a run over sockets; ``news``: why it started anew."""
     content = result.content
+    lengths = iteration_lengths(result.run.schedule)
     return RunFigures(
         path=str(path),
         makespan=content["makespan"],
         error=content["makespan_error"],
         trust=content["verdict"]["trust"],
-        iterations=tuple(iteration_lengths(result.run.schedule).tolist()),
+        iterations=tuple(lengths.tolist()),
         started_anew=news,
     )
 
@@ -175,11 +196,15 @@ def _line_of(repeats: Repeats, count: int | None) -> str:
     """Return the line of the latest run."""
     run = repeats.runs[-1]
     number = len(repeats.runs)
-    of = "" if count is None else f" of {count}"
+    label = f"run {number}"
+    if count is not None:
+        label += f" of {count}"
     makespan = format_duration(run.makespan)
     error = "" if run.error is None else f", {format_ratio(run.error)}"
-    line = f"run {number}{of}: {makespan}{error}, {run.trust}; {run.path}/"
-    return f"{line}; started anew: {run.started_anew}" if run.started_anew else line
+    line = f"{label}: {makespan}{error}, {run.trust}; {run.path}/"
+    if run.started_anew:
+        line += f"; started anew: {run.started_anew}"
+    return line
 
 
 def show_repeats(repeats: Repeats, target: str | None, console: Console) -> None:

@@ -56,7 +56,10 @@ _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 def _parse_inches(text: str) -> float:
     """Return a length such as ``3.35in`` or ``85 mm`` in inches."""
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(in|cm|mm|pt)\s*", text)
-    inches = float(match[1]) * _INCHES[match[2]] if match else 0.0
+    inches = 0.0
+    if match:
+        number, unit = match.groups()
+        inches = float(number) * _INCHES[unit]
     if not 1 <= inches <= _WIDEST:
         problem = f"found {text!r}, write 1in to {_WIDEST}in, such as 3.35in or 85 mm"
         raise ScenarioError(problem, file="--width")
@@ -91,15 +94,20 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
             typer.echo(f"emu: {run.name} trains no model: bytes alone", err=True)
             return []
     with status_line("training in one process") as say:
-        curves = progress_of(
-            runs, lambda step, steps: say(f"training: step {step} of {steps}")
-        )
+
+        def watch(step: int, steps: int) -> None:
+            say(f"training: step {step} of {steps}")
+
+        curves = progress_of(runs, watch)
 
     for run, curve in zip(runs, curves, strict=True):
         seconds_to_target = time_to(TARGET, run, curve)
-        outcome = f"{TARGET:.0%} after {format_duration(seconds_to_target)}"
         if math.isnan(seconds_to_target):
-            outcome = f"at best {np.nanmax(curve.accuracy['valid']):.1%}"
+            best = np.nanmax(curve.accuracy["valid"])
+            outcome = f"at best {best:.1%}"
+        else:
+            length = format_duration(seconds_to_target)
+            outcome = f"{TARGET:.0%} after {length}"
         typer.echo(f"{run.name}: validation accuracy {outcome}")
     return curves
 
@@ -154,7 +162,13 @@ def report(
         if form is not Form.SVG and path.suffix != f".{form}":
             raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
         window = {name: value for name, value in parts.items() if value != ""}
-        _draw_figure(runs, kind, path, window, dark=dark)
+        _draw_figure(
+            runs,
+            figure=kind,
+            path=path,
+            window=window,
+            dark=dark,
+        )
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
@@ -167,21 +181,31 @@ def report(
             raise ScenarioError("is of the page: add --as html", file="--explain")
         path = _write(form, runs[0], out, helpful=explain)
 
-    typer.echo(f"written to {path}" if form is not Form.HTML else path)
+    typer.echo(path if form is Form.HTML else f"written to {path}")
     if open_it:
-        webbrowser.open(path.resolve().as_uri())
+        # Only an absolute path has a URI.
+        address = path.resolve().as_uri()
+        webbrowser.open(address)
 
 
 def _check_parts(figure: Figure, parts: Mapping[str, Any]) -> None:
     """Raise ScenarioError where an option is stated that is of other figures."""
     for name in ("since", "until", "machines", "only"):
-        if parts[name] and name not in _PARTS[figure]:
-            figures = ", ".join(other for other in Figure if name in _PARTS[other])
-            problem = f"is of {figures}, the figure is {figure}"
-            raise ScenarioError(problem, file=_OPTIONS.get(name, f"--{name}"))
+        if not parts[name] or name in _PARTS[figure]:
+            continue
+        figures = [kind for kind in Figure if name in _PARTS[kind]]
+        problem = f"is of {', '.join(figures)}, the figure is {figure}"
+        stated_as = _OPTIONS.get(name, f"--{name}")
+        raise ScenarioError(problem, file=stated_as)
 
 
-def _write(form: Form, run: Path, out: Path | None, *, helpful: bool) -> Path:
+def _write(
+    form: Form,
+    run: Path,
+    out: Path | None,
+    *,
+    helpful: bool,
+) -> Path:
     """Write what is no figure and return its path; print what the run lacks."""
     write = partial(write_report, helpful=True) if helpful else _WRITERS[form]
     path = write(run, out)
@@ -214,7 +238,10 @@ def _draw_figure(
     )
     for run in records:
         say_missing(run)
-        if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
+        if figure is not Figure.LOSS:
+            continue
+        reported = set(run.training["figure"])
+        if "loss" not in reported:
             typer.echo(f"emu: {run.name}: no loss reported", err=True)
 
 
@@ -234,7 +261,8 @@ def _write_tables(run: Path, out: Path | None = None) -> Path:
     with contextlib.suppress(OSError):  # writing into it names what is wrong
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("tasks", "flows", "ports"):
-        text = getattr(record, name).to_csv(index=False)
+        table = getattr(record, name)
+        text = table.to_csv(index=False)
         write_atomic(folder / f"{name}.csv", text)
     return folder
 

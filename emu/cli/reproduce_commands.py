@@ -14,7 +14,7 @@ from emu.cli.progress import status_line
 from emu.errors import DataError
 from emu.host.files import write_atomic
 from emu.reproduction.blocks import text_lines, write_blocks
-from emu.reproduction.claims import Claim, find_claims
+from emu.reproduction.claims import find_claims
 from emu.reproduction.rows import Row, reproduce
 
 #: Seeds of every claim, and those of ``--full``.
@@ -55,27 +55,33 @@ def reproduce_command(
         problem = "gets the rows of whole papers, name no FIGURE"
         raise DataError(problem, path=str(write[0]))
 
-    rows = _carry_out(claims, draws or (MORE_DRAWS if full else DRAWS), jobs, full=full)
-    if emit(json_target, [row.to_json() for row in rows]):
-        typer.echo("\n".join(text_lines(rows)))
+    default_draws = MORE_DRAWS if full else DRAWS
+    with status_line("reproducing", "reproducing: ") as watch:
+        found = reproduce(
+            claims,
+            draws=draws or default_draws,
+            jobs=jobs,
+            full=full,
+            watch=watch,
+        )
+        rows = list(found)
+
+    content = [row.to_json() for row in rows]
+    if emit(json_target, content):
+        text = "\n".join(text_lines(rows))
+        typer.echo(text)
     for document in write:
         write_blocks(document, rows)
         typer.echo(f"written to {document}", err=True)
     if form is not None or out is not None:
-        _write_page(out or Path(f"{paper}.html"), rows)
-
-
-def _carry_out(
-    claims: Sequence[Claim], draws: int, jobs: int, *, full: bool
-) -> list[Row]:
-    """Return the rows of claims; say on standard error how far they are."""
-    with status_line("reproducing", "reproducing: ") as watch:
-        return list(reproduce(claims, draws=draws, jobs=jobs, full=full, watch=watch))
+        path = out or Path(f"{paper}.html")
+        _write_page(path, rows)
 
 
 def _write_page(path: Path, rows: Sequence[Row]) -> None:
     # Pages take half a second to import.
     from emu.reproduction.page import reproduction_page  # noqa: PLC0415
 
-    write_atomic(path, reproduction_page(rows))
+    page = reproduction_page(rows)
+    write_atomic(path, page)
     typer.echo(f"written to {path}", err=True)

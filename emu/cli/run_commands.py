@@ -494,7 +494,11 @@ def _check_trace(trace: Path) -> None:
 
 
 def _measure(
-    scenario: Scenario, *, runs: Path, console: Console, force: bool
+    scenario: Scenario,
+    *,
+    runs: Path,
+    console: Console,
+    force: bool,
 ) -> tuple[Experiment, Profile]:
     """Run a scenario's job and return it with its CPU times and volumes."""
     check_ready(scenario, runs)

@@ -45,7 +45,12 @@ def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
         thread.join()
 
 
-def _tell(command: str, seconds: float, over: threading.Event, log: TextIO) -> None:
+def _tell(
+    command: str,
+    seconds: float,
+    over: threading.Event,
+    log: TextIO,
+) -> None:
     began = time.monotonic()
     # Counted from the beginning: lines come after 10, 30, 90 s.
     while not over.wait(max(began + seconds - time.monotonic(), 0.0)):

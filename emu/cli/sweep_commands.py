@@ -70,14 +70,17 @@ def sweep(
     # Points are written one by one, so that an interrupted sweep goes on.
     record = SweepRecord(directory)
     console = terminal(sys.stderr)
-    mode = "emulate" if emulate else "simulate"
-    over_sockets = partial(_emulate_point, runs=directory / "runs")
+    mode = "simulate"
+    carry: Callable[[Point], Figures] = _simulate_point
+    if emulate:
+        mode = "emulate"
+        carry = partial(_emulate_point, runs=directory / "runs")
     failures = run_points(
         points,
-        record,
-        mode,
-        over_sockets if emulate else _simulate_point,
-        console,
+        record=record,
+        mode=mode,
+        carry=carry,
+        console=console,
         jobs=1 if emulate else jobs,
         ray=ray,
     )
@@ -107,28 +110,35 @@ def sweep(
 def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     """Print the premises of all points, and their table."""
     windows = {str(point.scenario.job.credit_window) for point in points}
-    policies = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
-
-    premises = [
-        Premises.from_figures(row["figures"], row["values"]["seed"])
-        for row in rows
+    policies = set()
+    premises = []
+    for row in rows:
+        figures = row["figures"]
+        policies.add(str(figures.get("placed_by")))
         # Points that ran over sockets note no premises.
-        if "walk" in row["figures"]
-    ]
+        if "walk" in figures:
+            seed = row["values"]["seed"]
+            premises_of_point = Premises.from_figures(figures, seed)
+            premises.append(premises_of_point)
+    console = terminal()
     if premises:
-        terminal().print(premise_line(premises))
+        console.print(premise_line(premises))
 
-    terminal().print(
-        f"credit window {', '.join(sorted(windows))}, "
-        f"placed by {', '.join(sorted(policies)) or 'unknown'}"
-    )
+    policies.discard("None")
+    words_of_windows = ", ".join(sorted(windows))
+    words_of_policies = ", ".join(sorted(policies)) or "unknown"
+    console.print(f"credit window {words_of_windows}, placed by {words_of_policies}")
     has_target = all(point.scenario.until is not None for point in points)
     keys = list(points[0].values)
-    terminal().print(sweep_table(rows, keys, by_makespan=has_target))
+    table = sweep_table(rows, keys, by_makespan=has_target)
+    console.print(table)
 
 
 def _draw(
-    points: Sequence[Point], rows: Sequence[Figures], directory: Path, console: Console
+    points: Sequence[Point],
+    rows: Sequence[Figures],
+    directory: Path,
+    console: Console,
 ) -> str:
     """Draw the points; return where, or nothing without matplotlib."""
     try:
@@ -138,8 +148,10 @@ def _draw(
         console.print(f"points.svg is left out: {error}")
         return ""
     path = directory / "points.svg"
+    keys = list(points[0].values)
     with style(dark=False):
-        save(sweep_figure(rows, list(points[0].values)), path)
+        figure = sweep_figure(rows, keys)
+        save(figure, path)
     return f" and {path}"
 
 
@@ -163,14 +175,14 @@ def run_points(
         for point in points
         if not record.take(point.key(mode), _values(point, mode))
     ]
+    total = len(missing)
     if ray:
         results = spread_over_ray(carry, missing, ray)
     else:
         # Forked processes have the points already: a number names the one to do.
-        results = spread(lambda index: carry(missing[index]), len(missing), jobs)
+        results = spread(lambda index: carry(missing[index]), total, jobs)
 
     failures: list[EmulatorError] = []
-    total = len(missing)
     column = TextColumn("left")
     remaining = TimeRemainingColumn(elapsed_when_finished=False)
     # Closed: processes that compute further points end with this one.
@@ -190,12 +202,17 @@ def run_points(
 
 
 def _values(point: Point, mode: str) -> Figures:
-    return {**point.values, "seed": point.seed, "mode": mode}
+    return {
+        **point.values,
+        "seed": point.seed,
+        "mode": mode,
+    }
 
 
 def _name(point: Point) -> str:
     parts = [f"{key}={value}" for key, value in point.values.items()]
-    return ", ".join([*parts, f"seed={point.seed}"])
+    parts.append(f"seed={point.seed}")
+    return ", ".join(parts)
 
 
 def _simulate_point(point: Point) -> Figures:
@@ -224,7 +241,10 @@ def _known(figures: Mapping[str, float | None]) -> Figures:
 
 
 def _find_misses(
-    points: Sequence[Point], record: SweepRecord, mode: str, expect: ExpectSection
+    points: Sequence[Point],
+    record: SweepRecord,
+    mode: str,
+    expect: ExpectSection,
 ) -> list[str]:
     """Return the finished points that miss what is expected, and what.
 

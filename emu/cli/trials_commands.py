@@ -62,7 +62,12 @@ def trials(
         if json_target is None and (trial.complaints or is_single):
             _print_trial(number, trial, with_log=is_single)
 
-    if emit(json_target, {"trials": count, "outcomes": outcomes, "complaints": bad}):
+    content = {
+        "trials": count,
+        "outcomes": outcomes,
+        "complaints": bad,
+    }
+    if emit(json_target, content):
         counts = [f"{times} {outcome}" for outcome, times in outcomes.most_common()]
         ends = ", ".join(counts)
         typer.echo(f"{count} trials from seed {seed}: {ends}; {len(bad)} bad")
@@ -85,6 +90,7 @@ def _print_trial(seed: int, trial: Trial, *, with_log: bool) -> None:
     ]
     if with_log:
         lines.append(trial.log)
-    for line in "\n".join(lines).splitlines():
+    text = "\n".join(lines)
+    for line in text.splitlines():
         # Logs hold what faults have damaged, which may be orders to a terminal.
         typer.echo(for_terminal(line))
