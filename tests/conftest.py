@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from emu.graph_data import drawn_graph, opened
 from emu.prediction.analysis import task_moves
 from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
@@ -105,6 +106,23 @@ def short_searches() -> Iterator[None]:
         patch.setattr(search, "SKETCH", (low, high, proposals // 10))
         patch.setattr(search, "LISTING_STEPS", search.LISTING_STEPS // 10)
         yield
+
+
+@pytest.fixture
+def short_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Find how often drawn graphs draw an edge with a tenth of what users spend.
+
+    For tests that ask whether a file is read, and not how good such a graph is: each of
+    another size takes 2 s of CPU.
+    """
+    draws_per_search = drawn_graph._SAMPLE_DRAWS
+    monkeypatch.setattr(drawn_graph, "_SAMPLE_DRAWS", draws_per_search // 10)
+    kept = (drawn_graph.draw_structure, opened._draw)
+    for cached in kept:
+        cached.cache_clear()
+    yield
+    for cached in kept:
+        cached.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from emu.errors import DataError
-from emu.host.confinement import confine
-from emu.host.input_file import one_error, read_json, read_text
 from emu.problem.fields.section import Trail
-from emu.scenario.document import MOST_YAML, Data, Document, read_document
+from emu.scenario.document import Data, Document
 from emu.units import RATE
 
 _DEVICES = 8
@@ -139,57 +135,16 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
     What was assumed, and what that file says and a cluster cannot, is said on standard
     error. Raises ScenarioError when it is damaged, or no mapping.
     """
+    # Imported here, once: the child that reads would do so for every file.
+    from emu.scenario.topology_file import read_keys  # noqa: PLC0415 - seldom
+
     try:
-        keys, notes = _read_keys(path, answers)
+        keys, notes = read_keys(path, answers)
     except DataError as error:
         raise document.error(_AT, f"{path} {error.problem}") from error
     for note in notes:
         _say(f"emu: {path}: {note}")
     return keys
-
-
-@confine
-def _read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
-    """Return keys of a cluster, and what was assumed or left out."""
-    from emu.interchange.cluster_keys import cluster_keys  # noqa: PLC0415 - seldom
-    from emu.interchange.formats import (  # noqa: PLC0415 - seldom
-        is_mapping,
-        read_topology,
-        recognise_topology,
-    )
-    from emu.interchange.topology import Answers  # noqa: PLC0415 - seldom
-
-    row = recognise_topology(path)
-    # No format of others: a file of our own keys.
-    if row is None:
-        return read_document(path).data, []
-    content = read_mapping(path) if is_mapping(row) else None
-    topology = read_topology(
-        path=path,
-        row=row,
-        answers=Answers(**answers),
-        content=content,
-    )
-    keys = cluster_keys(topology)  # which adds notes
-    notes = list(topology.notes)
-    for words, count in topology.left_out.items():
-        if count:
-            notes.append(f"left out: {words}, {count:,} times")
-    return keys, notes
-
-
-def read_mapping(path: Path) -> Any:
-    """Return what a YAML or JSON file of others has, nulls and long texts included.
-
-    Raises DataError when it is neither, or too long.
-    """
-    if path.suffix == ".json":
-        return read_json(path)
-    with one_error(path):
-        # Aliases are read as one object each, however often they stand somewhere.
-        text = read_text(path, MOST_YAML)
-        parser = YAML(typ="safe")
-        return parser.load(text)
 
 
 @functools.cache  # a scenario is read several times

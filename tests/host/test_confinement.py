@@ -26,7 +26,7 @@ from emu.host.limits import large_files
 from emu.interchange.measurement import read_measurement
 from emu.interchange.workload_formats import read_workload
 from emu.scenario import load, read_profile
-from emu.scenario.topologies import _read_keys
+from emu.scenario.topology_file import read_keys
 
 Reader = Callable[[Path], object]
 
@@ -165,7 +165,7 @@ def _import(path: Path) -> None:
 
 
 def _read_topology(path: Path) -> None:
-    _read_keys(path, {})
+    read_keys(path, {})
 
 
 def _billion(entry: str) -> str:

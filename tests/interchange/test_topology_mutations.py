@@ -25,7 +25,7 @@ from emu.errors import EmulatorError
 from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.formats import is_mapping, read_topology, recognise_topology
 from emu.interchange.topology import Answers
-from emu.scenario.topologies import read_mapping
+from emu.scenario.topology_file import read_mapping
 from tests.interchange.test_boxes import NETWORK, TREE
 
 #: What was done, and the text with it.

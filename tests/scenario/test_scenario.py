@@ -27,6 +27,7 @@ GOLDEN = next(path for path in SCENARIOS if path.stem == "golden")
 TESTBED = next(path for path in SCENARIOS if path.stem == "testbed_products")
 
 
+@pytest.mark.usefixtures("short_draws")
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_every_shipped_scenario_is_good_and_survives_a_round_trip(
     path: Path, tmp_path: Path

@@ -39,6 +39,7 @@ REFUSALS = {"DataError", "ScenarioError"}
 KINDS_OF_LABELS = ("<i8", ">i4", "u1", "<u8", "<f4", "<f8", "<U3")
 
 
+@pytest.mark.usefixtures("short_draws")
 @pytest.mark.parametrize("name", list(FILES))
 def test_mutated_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
     """Anything that is no error of ours ends the test, with the file in ``keep``."""

@@ -188,9 +188,10 @@ def test_what_a_tie_decides_does_not_count() -> None:
 
 def test_a_search_over_placements_moves_the_tasks_itself() -> None:
     sides = read_contestants("round_robin", "ifs")
-    found = find_worst(
-        *sides, lambda rng: SmallJob.draw(rng, free=True), Effort(tries=20, walks=1)
-    )
+    # Of many draws the tasks have no room; what this one finds is soon as simple as
+    # can be, which takes 2 s of CPU. From seed 0 it took 8.
+    effort = Effort(tries=14, walks=1, seed=1)
+    found = find_worst(*sides, lambda rng: SmallJob.draw(rng, free=True), effort)
     assert found is not None
     assert found.bout.loser.scenario.placement.policy == "round_robin"
     assert found.bout.winner.scenario.placement.policy == "ifs"

@@ -15,6 +15,7 @@ from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import Problem, Realization
 from emu.testing import reference
+from tests import draws
 from tests.prediction.simulation import flat
 from tools.benches.workloads import bench_directory, load_workload
 
@@ -39,6 +40,15 @@ def test_makespan_to_nine_digits(name: str, policy: str) -> None:
     assert bounds(problem, realization).combined <= span
 
 
+def first_iterations(name: str, count: int) -> tuple[Problem, Realization]:
+    """Return a workload that ends after so many iterations."""
+    whole, drawn, _ = load_workload(name)
+    job = replace(whole.job, iterations=count)
+    problem = Problem(whole.cluster, job, whole.placement)
+    times, volumes = drawn.times[:, :count], drawn.volumes[:, :count]
+    return problem, Realization(times, volumes)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -50,11 +60,7 @@ def test_makespan_to_nine_digits(name: str, policy: str) -> None:
     ],
 )
 def test_every_flow_end(name: str, iterations: int, flows: int, policy: str) -> None:
-    whole, drawn, _ = load_workload(name)
-    job = replace(whole.job, iterations=iterations)
-    problem = Problem(whole.cluster, job, whole.placement)
-    times, volumes = drawn.times[:, :iterations], drawn.volumes[:, :iterations]
-    realization = Realization(times, volumes)
+    problem, realization = first_iterations(name, iterations)
     expected = flat.FlatRun(problem, realization, policy)
     expected.run()
     schedule = simulate(problem, realization, policy)
@@ -70,7 +76,7 @@ def test_every_flow_end(name: str, iterations: int, flows: int, policy: str) -> 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("policy", OTHERS)
 def test_every_flow_of_workload_a_against_the_oracle(policy: str) -> None:
-    problem, realization, _ = load_workload("workload_a")
+    problem, realization = first_iterations("workload_a", draws.count(20))
     expected = reference.run(problem, realization, policy)
     schedule = simulate(problem, realization, policy)
     # Queues amplify: a head that ends later is shared with for longer. The 1e-12 s

@@ -1,0 +1,54 @@
+"""Files of machines, links and routes, of our own keys or in formats of others.
+
+`emu.scenario.topologies` imports this where a scenario names such a file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from emu.host.confinement import confine
+from emu.host.input_file import one_error, read_json, read_text
+from emu.interchange.cluster_keys import cluster_keys
+from emu.interchange.formats import is_mapping, read_topology, recognise_topology
+from emu.interchange.topology import Answers
+from emu.scenario.document import MOST_YAML, Data, read_document
+
+
+@confine
+def read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
+    """Return keys of a cluster, and what was assumed or left out."""
+    row = recognise_topology(path)
+    # No format of others: a file of our own keys.
+    if row is None:
+        return read_document(path).data, []
+    content = read_mapping(path) if is_mapping(row) else None
+    topology = read_topology(
+        path=path,
+        row=row,
+        answers=Answers(**answers),
+        content=content,
+    )
+    keys = cluster_keys(topology)  # which adds notes
+    notes = list(topology.notes)
+    for words, count in topology.left_out.items():
+        if count:
+            notes.append(f"left out: {words}, {count:,} times")
+    return keys, notes
+
+
+def read_mapping(path: Path) -> Any:
+    """Return what a YAML or JSON file of others has, nulls and long texts included.
+
+    Raises DataError when it is neither, or too long.
+    """
+    if path.suffix == ".json":
+        return read_json(path)
+    with one_error(path):
+        # Aliases are read as one object each, however often they stand somewhere.
+        text = read_text(path, MOST_YAML)
+        parser = YAML(typ="safe")
+        return parser.load(text)
