@@ -7,7 +7,7 @@ of the whole graph, and messages at a time. Not the code, nor the graph's struct
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +29,8 @@ Sizes: TypeAlias = dict[str, float]
 
 #: Buffers have four sizes per power of two, and one more is filled meanwhile.
 _ROUNDING = 1.25
+#: Sums in another order are above each other by less.
+_ABOVE = 1 + 1e-9
 
 
 class _Payloads:
@@ -39,42 +41,37 @@ class _Payloads:
 
     def __init__(self, schedule: Schedule, volumes: NDArray[np.float64]) -> None:
         job = schedule.problem.job
-        edges: list[int] = []
-        counts: list[int] = []
-        largest: list[float] = []
-        nothing = np.empty(0)
-        starts = [nothing]
-        ends = [nothing]
-        sizes = [nothing]
-        flow_counts = job.flow_counts
-        control = job.control
-        for number, edge in enumerate(job.edges):
-            count = flow_counts[number]
-            carries_nothing = control[number] or edge.credit
-            if carries_nothing or not count:
-                continue
-            # What goes over an edge of lag 1 waits for the iteration after.
-            start = schedule.task_start[edge.source, :count]
-            first = edge.lag
-            last = first + count
-            end = schedule.task_end[edge.destination, first:last]
-            if edge.latest:  # it may be read at any time
-                end = np.full(count, schedule.makespan)
-            size = volumes[number, :count]
+        columns = job.columns
+        counts = np.array(job.flow_counts, np.int64)
+        carries_nothing = np.array(job.control, np.bool_) | columns.credit
+        counts[carries_nothing] = 0
 
-            edges.append(number)
-            counts.append(count)
-            starts.append(start)
-            ends.append(end)
-            sizes.append(size)
-            largest.append(size.max())
+        # Edge by edge, and of each its iterations, as sums round by order.
+        iterations = np.arange(job.iterations)
+        is_sent = iterations < counts[:, np.newaxis]
+        edge, iteration = np.nonzero(is_sent)
+        source = columns.source[edge]
+        destination = columns.destination[edge]
+        # What goes over an edge of lag 1 waits for the iteration after.
+        turn = iteration + columns.lag[edge]
+        ends = schedule.task_end[destination, turn]
+        # What is newest may be read at any time.
+        ends[columns.latest[edge]] = schedule.makespan
 
-        self._edges = np.array(edges, np.int64)
-        self._largest = np.array(largest)
-        self._edge_of = np.repeat(self._edges, counts)
-        self._sizes = np.concatenate(sizes)
-        self._starts = np.concatenate(starts)
-        self._ends = np.concatenate(ends)
+        self._edges = np.flatnonzero(counts)
+        sent = np.where(is_sent, volumes, 0.0)
+        self._largest = sent.max(axis=1)[self._edges]
+        self._totals = sent.sum(axis=1)[self._edges]
+        self._edge_of = edge
+        self._sizes = volumes[edge, iteration]
+        self._starts = schedule.task_start[source, iteration]
+        self._ends = ends
+
+    def most_possible(self, is_asked: NDArray[np.bool_]) -> float:
+        """Return bytes that some edges hold never more than: of all their payloads."""
+        edges = is_asked[self._edges]
+        most = self._totals[edges].sum() + self._largest[edges].sum()
+        return float(most) * _ROUNDING * _ABOVE
 
     def most_waiting(self, is_asked: NDArray[np.bool_]) -> float:
         """Return the most bytes that payloads of some edges hold at a time.
@@ -119,10 +116,15 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
     return payloads.most_waiting(every_edge)
 
 
-def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
+def memory_by_machine(
+    experiment: Experiment,
+    schedule: Schedule,
+    rooms: Mapping[str, float] | None = None,
+) -> Sizes:
     """Return the bytes that a training needs at most, by machine that takes part.
 
-    Raises DataError when the data set is missing or damaged.
+    ``rooms``: bytes that machines have; those whose payloads would fit all at once are
+    left out then. Raises DataError when the data set is missing or damaged.
     """
     job = experiment.problem.job
     volumes = experiment.realization.volumes
@@ -141,12 +143,14 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
 
     needs = Sizes()
     for machine in experiment.placing["machines"]:
-        sends = senders == machine
-        receives = receivers == machine
-        waiting = payloads.most_waiting(sends | receives)
+        is_held = (senders == machine) | (receivers == machine)
         # Machines state emulated bytes; the data set on disk has real ones.
         staying = real[machine] / scale
-        needs[machine] = staying + waiting
+        if rooms is not None:
+            room = rooms.get(machine, np.inf)
+            if staying + payloads.most_possible(is_held) < room:
+                continue
+        needs[machine] = staying + payloads.most_waiting(is_held)
     return needs
 
 
@@ -243,7 +247,7 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
             rooms[machine.name] = machine.resources["memory"]
     if not (rooms and experiment.scenario.job.trains):
         return
-    needs = memory_by_machine(experiment, schedule)
+    needs = memory_by_machine(experiment, schedule, rooms)
     lacks = []
     for name, room in rooms.items():
         need = needs.get(name, 0.0)

@@ -5,8 +5,9 @@ Seeds per iteration are the same on any number of machines.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import TypeAlias
@@ -51,6 +52,26 @@ class Trial:
     refused: EmulatorError | None = None
 
 
+class Sources:
+    """A file as rows of a table read it, and on some machines: each loaded once."""
+
+    def __init__(self) -> None:
+        self._equals: dict[str, Scenario] = {}
+        self._fewer: dict[tuple[int, Machines], Scenario] = {}
+
+    def first_equal(self, source: Scenario) -> Scenario:
+        """Return the first source that states the same: of most rows it is one."""
+        content = json.dumps(source.to_json(), sort_keys=True)
+        return self._equals.setdefault(content, source)
+
+    def on_machines(self, source: Scenario, machines: Machines) -> Scenario:
+        """Return a `first_equal` on some of its machines, as far as it lets them be."""
+        key = (id(source), machines)
+        if key not in self._fewer:
+            self._fewer[key] = _fewer(source, machines)
+        return self._fewer[key]
+
+
 @dataclass(frozen=True)
 class Row:
     """A row of a table of systems, of one scenario."""
@@ -60,6 +81,8 @@ class Row:
     settings: Mapping[str, object]
     per_machine: bool
     """True where every mini-batch system has a worker on each machine."""
+    sources: Sources = field(default_factory=Sources, compare=False, repr=False)
+    """The file on some machines, for all rows of a table."""
 
     @cached_property
     def plain(self) -> Scenario:
@@ -85,7 +108,8 @@ class Row:
     @cached_property
     def source(self) -> Scenario:
         """The file with those settings that it knows itself."""
-        return source_of(self.scenario, self.name, self.settings)
+        source = source_of(self.scenario, self.name, self.settings)
+        return self.sources.first_equal(source)
 
     def machine_sets(self) -> list[Machines]:
         """Return the sets of machines to try; none where they are no choice.
@@ -191,7 +215,7 @@ class Row:
 
         # As many stores as machines, each of which takes what the file states of one.
         if not self._has_stores:
-            source = _fewer(source, machines)
+            source = self.sources.on_machines(source, tuple(machines))
         target = translation_of(job.system)
         all_machines = common_job(source, target)
         common = replace(all_machines, machines=tuple(machines))

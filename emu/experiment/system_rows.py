@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer, row_of, scenario_of
 from emu.experiment.row_figures import weights_of
-from emu.experiment.row_machines import Machines, Trial
+from emu.experiment.row_machines import Machines, Sources, Trial
 from emu.experiment.row_rates import Planned, choose_rates
 from emu.experiment.row_settings import list_settings
 from emu.experiment.scaled_steps import list_smaller
@@ -136,7 +136,8 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     plans: list[Planned] = []
     pieces: list[tuple[int, Machines]] = []
     # Each is translated once, whatever number of sets it is tried on.
-    rows = [row_of(question) for question in questions]
+    sources = Sources()
+    rows = [replace(row_of(question), sources=sources) for question in questions]
     for question, row in zip(questions, rows, strict=True):
         number = len(plans)
         try:

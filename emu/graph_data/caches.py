@@ -318,7 +318,15 @@ class HotCache(SamplerCache):
         self._iteration = first
         self._batches = batches
         self._held_window = first // self._window
-        self.held = self._choose(self._held_window)
+        self._chosen: tuple[int, Ints] | None = None  # the last window, and its rows
+        self.held = self._rows_of(self._held_window)
+
+    def _rows_of(self, window: int) -> Ints:
+        """Return as `_choose`: rows that were asked for ahead are not chosen twice."""
+        if self._chosen is None or self._chosen[0] != window:
+            self._chosen = (window, self._choose(window))
+        _, rows = self._chosen
+        return rows
 
     def _choose(self, window: int) -> Ints:
         """Return the vertices, ascending, whose rows a window of batches has.
@@ -347,7 +355,7 @@ class HotCache(SamplerCache):
     def begin(self) -> None:
         window = self._iteration // self._window
         if window > self._held_window:
-            self.held = self._choose(window)
+            self.held = self._rows_of(window)
             self._held_window = window
 
     @override
@@ -357,7 +365,7 @@ class HotCache(SamplerCache):
         # The first batch of a window asks for the next one, if that comes at all.
         if place or following >= self._batches:
             return super().look_ahead()
-        return self._choose(window + 1)
+        return self._rows_of(window + 1)
 
     @override
     def look(self, vertices: Array) -> Mask:

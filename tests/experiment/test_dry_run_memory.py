@@ -21,7 +21,7 @@ from emu.experiment.dry_run import (
     strain,
     training_memory,
 )
-from emu.experiment.machine_memory import most_waiting
+from emu.experiment.machine_memory import _Payloads, most_waiting
 from emu.prediction.simulation import simulate
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
@@ -230,6 +230,16 @@ def test_what_waits_is_counted_at_every_start(seed: int) -> None:
     # A quarter more is for buffers, whose sizes are rounded.
     expected = pytest.approx(1.25 * (peak + twice), rel=1e-12)
     assert most_waiting(schedule, run.volumes) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_waits_than_all_payloads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem, run = random_problem(rng, ties=True)
+    payloads = _Payloads(simulate(problem, run), run.volumes)
+    for share in (0.0, 0.3, 1.0):
+        is_asked = rng.random(len(problem.job.edges)) < share
+        assert payloads.most_waiting(is_asked) <= payloads.most_possible(is_asked)
 
 
 def test_a_run_that_does_not_fit_this_host_is_refused(

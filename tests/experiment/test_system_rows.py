@@ -23,6 +23,7 @@ from emu.cli.report_commands import Form
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.row_figures import limits_of
+from emu.experiment.row_machines import Sources
 from emu.experiment.row_settings import list_settings
 from emu.experiment.system_rows import compare_systems, measure
 from emu.experiment.systems import Target, as_variant
@@ -97,6 +98,19 @@ def test_memory_is_refused_where_it_lacks(row: str) -> None:
             continue
         with pytest.raises(ScenarioError, match=f"{fullest} needs .* more than it has"):
             check_memory(prepare(small), schedule)
+
+
+def test_rows_share_the_file_where_they_read_the_same() -> None:
+    sources = Sources()
+    first, again = (sources.first_equal(scenario_of()) for _ in range(2))
+    other = sources.first_equal(load(scenario_of(), {"seed": 5}))
+    assert again is first
+    assert other is not first
+
+    on_one = sources.on_machines(first, ("a0",))
+    assert sources.on_machines(again, ("a0",)) is on_one
+    assert sources.on_machines(other, ("a0",)).seed == 5
+    assert sources.on_machines(first, ("a1",)) is not on_one
 
 
 @pytest.mark.parametrize("row", ["dgcl", "p3.none", "data_parallel"])
