@@ -201,6 +201,7 @@ class _Auditor:
             "least_times": least,
             "volumes": volumes,
         }
+
         for name, array in arrays.items():
             is_of_flows = name.startswith(("flow", "volumes"))
             shape = of_flows if is_of_flows else of_tasks
@@ -290,6 +291,7 @@ class _Auditor:
         reader = n + self._lag[edge]  # the iteration of the task that needs the flow
         start = self._schedule.task_start[task, reader]
         landing_times = landings(self._schedule)[edge, n]
+
         # Without latencies a flow lands when it ends: the plainer word.
         verb = "landed" if self._problem.latencies.any() else "ended"
         name_input = name_flows(self._job, edge, n)
@@ -397,21 +399,19 @@ class _Auditor:
         else:
             excesses = self._excess_rates(self._pieces)
 
+        # A shared link is no NIC, and the paper has no number for it.
+        constraints = {"out": "(13)", "in": "(14)"}
         violations = []
         for port, amount, unit, words in excesses:
             link = self._problem.links[port]
-            # A shared link is no NIC, and the paper has no number for it.
-            constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
-            sentence = f"port {link.name} {words}"
-            violations.append(
-                Violation(
-                    constraint=constraint,
-                    subject=link.name,
-                    amount=amount,
-                    unit=unit,
-                    sentence=sentence,
-                )
+            violation = Violation(
+                constraint=constraints.get(link.direction, "(13),(14)"),
+                subject=link.name,
+                amount=amount,
+                unit=unit,
+                sentence=f"port {link.name} {words}",
             )
+            violations.append(violation)
         yield len(self._problem.capacities), violations
 
     def _excess_rates(self, rates: Pieces) -> Iterator[_Excess]:

@@ -432,6 +432,7 @@ def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
     lag_of = np.array(lags, dtype=np.int64)
     channel_of = np.array([edge.channel for edge in job.edges])
     crosses = is_remote(schedule.problem)
+
     for channel in job.channels:
         uses = crosses & (channel_of == channel)
         edge, n = np.nonzero(uses[:, None] & ~np.isnan(ready))

@@ -50,7 +50,12 @@ class ChangedSimulation:
         self._volumes = np.nan_to_num(simulation.flow_bytes)
         seconds = simulation.flow_end - simulation.flow_start
         self._rates = np.zeros_like(self._volumes)
-        np.divide(self._volumes, seconds, out=self._rates, where=seconds > 0)
+        np.divide(
+            self._volumes,
+            seconds,
+            out=self._rates,
+            where=seconds > 0,
+        )
         self._end = self._simulate(self._problem, self._work, self._volumes)
 
     def move(self, change: Change, scale: float = 1.0) -> float:
@@ -106,14 +111,14 @@ def with_shares(cluster: Cluster, shares: Mapping[str, float]) -> Cluster:
             bandwidth_out=machine.bandwidth_out * share(f"{machine.name} out"),
         )
         machines.append(slower)
-    links = [
-        replace(link, capacity=link.capacity * share(link.name))
-        for link in cluster.shared_links
-    ]
-    changes = [
-        replace(change, capacity=change.capacity * share(change.link))
-        for change in cluster.changes
-    ]
+    links = []
+    for link in cluster.shared_links:
+        capacity = link.capacity * share(link.name)
+        links.append(replace(link, capacity=capacity))
+    changes = []
+    for change in cluster.changes:
+        capacity = change.capacity * share(change.link)
+        changes.append(replace(change, capacity=capacity))
     return replace(
         cluster,
         machines=tuple(machines),

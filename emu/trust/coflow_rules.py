@@ -84,7 +84,11 @@ def foreseen(flow: Flow) -> float:
     return max(flow.left, least)
 
 
-def _share_within(coflow: Coflow, flow: Flow, free: Mapping[str, float]) -> float:
+def _share_within(
+    coflow: Coflow,
+    flow: Flow,
+    free: Mapping[str, float],
+) -> float:
     """Return the least, over a flow's links, of what is free over its coflow's flows.
 
     ``free``: bytes per second of links.

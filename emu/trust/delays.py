@@ -127,6 +127,7 @@ def _coordinator_parts(
         end=ready + until_start.flows,
         observed=observed,
     )
+
     held = Part(work=held_work, flows=held_flows)
     core = Part(work=core_work, flows=core_flows)
     return held, core

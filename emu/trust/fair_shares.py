@@ -53,7 +53,8 @@ def shares_of_max_min(
     fair = np.zeros(len(crossings.flows))
     for stretch in _stretches(schedule, crossings, is_asked):
         rates = _max_min_rates(stretch)
-        carried = rates * stretch.seconds[stretch.instant]
+        seconds = stretch.seconds[stretch.instant]
+        carried = rates * seconds
         fair += np.bincount(stretch.row, carried, len(fair))
 
     # A share of no bytes at all cannot be compared.
@@ -109,7 +110,8 @@ class _Crossings(NamedTuple):
         for row in rows:
             ports = self.port[:, row]
             links = ports[ports < self.no_link]
-            shares_link = np.isin(self.port, links).any(axis=0)
+            is_crossed = np.isin(self.port, links)
+            shares_link = is_crossed.any(axis=0)
             begins_before = self.start < self.end[row]
             ends_after = self.end > self.start[row]
             is_neighbour |= shares_link & begins_before & ends_after
@@ -184,7 +186,11 @@ def _split_instants(
     count: int,
 ) -> list[Ints]:
     """Return the instants in which a flow that is asked for is under way, in parts."""
-    asked_counts = _count_between(begin[is_asked], stop[is_asked], count)
+    asked_counts = _count_between(
+        begin=begin[is_asked],
+        stop=stop[is_asked],
+        count=count,
+    )
     flow_counts = _count_between(begin, stop, count)
     needed = np.flatnonzero(asked_counts)
 

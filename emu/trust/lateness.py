@@ -61,9 +61,11 @@ def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
     (task, iteration) after the profiled end.
     """
     chain = critical_path(schedule)
-    due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
-    # Flows that were never sent have no time.
+    due = schedule.flow_end
+    if schedule.rates is not None:
+        due = fluid_ends(schedule)
     seconds_after = np.maximum(schedule.flow_end - due, 0.0)
+    # Flows that were never sent have no time.
     flow_late = np.nan_to_num(seconds_after)
 
     # A flow over several links is several links of the chain, and late once.
@@ -105,7 +107,12 @@ def seconds_of_waits(
     busy.
     """
     job = schedule.problem.job
-    shares = shares_of_waits(schedule, waited, time_scale, works=works)
+    shares = shares_of_waits(
+        schedule,
+        waited,
+        time_scale=time_scale,
+        works=works,
+    )
     lengths: defaultdict[tuple[int, int], float] = defaultdict(float)
     for link in chain.links:
         if link.edge >= 0:
@@ -169,9 +176,10 @@ def _busy_spans(schedule: Schedule, *, works: bool) -> defaultdict[int, list[_Sp
         spans[edge.source].append((start, end))
         spans[edge.destination].append((start, end))
     if works:
-        work = np.dstack([schedule.task_start, schedule.task_end]).tolist()
-        for task, iterations in enumerate(work):
-            spans[task] += map(tuple, iterations)
+        starts = schedule.task_start.tolist()
+        ends = schedule.task_end.tolist()
+        for task, task_starts in enumerate(starts):
+            spans[task] += zip(task_starts, ends[task], strict=True)
     return spans
 
 
@@ -261,22 +269,25 @@ def clock_uncertainty(
 
     machines = problem.cluster.machines
     names = [machines[position].name for position in problem.placement.machine_of]
+    links = chain.links
     parts = []
     # The end of the run is read by the clock of the last task's host.
-    if chain.links and chain.links[-1].task >= 0:
-        last_task = chain.links[-1].task
+    if links and links[-1].task >= 0:
+        last_task = links[-1].task
         last_machine = names[last_task]
         parts.append(uncertainty_of[last_machine])
-    for link in chain.links:
-        if link.edge >= 0 and link.start < link.end:
-            edge = problem.job.edges[link.edge]
-            sender = names[edge.source]
-            receiver = names[edge.destination]
-            # Machines of which nothing is known are of one host.
-            if host_of.get(sender, -1) != host_of.get(receiver, -1):
-                of_sender = uncertainty_of[sender]
-                of_receiver = uncertainty_of[receiver]
-                parts.append(of_sender + of_receiver)
+    for link in links:
+        takes_time = link.start < link.end
+        if link.edge < 0 or not takes_time:
+            continue
+        edge = problem.job.edges[link.edge]
+        sender = names[edge.source]
+        receiver = names[edge.destination]
+        # Machines of which nothing is known are of one host.
+        if host_of.get(sender, -1) != host_of.get(receiver, -1):
+            of_sender = uncertainty_of[sender]
+            of_receiver = uncertainty_of[receiver]
+            parts.append(of_sender + of_receiver)
     return math.fsum(parts)
 
 
@@ -469,8 +480,10 @@ def delay(
         reader = (edge.destination, slice(edge.lag, None))
         slack = schedule.task_start[reader] - schedule.flow_end[flow]
         slack -= schedule.problem.latencies[position]
+        beyond_slack = flows[flow] - slack
+        # A view: the maximum is written into `waits`.
         wait = waits[reader]
-        np.fmax(wait, flows[flow] - slack, out=wait)
+        np.fmax(wait, beyond_slack, out=wait)
 
     times = realization.times + tasks + waits
     return Realization(times, realization.volumes)

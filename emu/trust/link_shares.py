@@ -99,7 +99,11 @@ def links_to_blame(
     return [problem.links[port].name for port in most if losses[port] >= least]
 
 
-def max_min_shares(emulated: Schedule, late: list[Flow], stalls: Floats) -> Shares:
+def max_min_shares(
+    emulated: Schedule,
+    late: list[Flow],
+    stalls: Floats,
+) -> Shares:
     """Return what flows carried, and their max-min share, without their stalls.
 
     ``late``: flows that moved the end, those that did most first; ``stalls``: seconds
@@ -241,6 +245,7 @@ def _list_pairs(
     for loser in late[:_MOST]:
         if loser not in shares:
             continue
+
         lost = shares[loser].lost
         for winner, share in shares.items():
             link = _common_link(emulated, links, loser, winner)
@@ -329,7 +334,12 @@ def _narrowest(emulated: Schedule, flows: Ints) -> Floats:
     return narrowest
 
 
-def _means_of(emulated: Schedule, port: int, start: Floats, end: Floats) -> Floats:
+def _means_of(
+    emulated: Schedule,
+    port: int,
+    start: Floats,
+    end: Floats,
+) -> Floats:
     """Return the mean capacity of a link from each start to its end; its most if 0."""
     steps = emulated.problem.links.steps
     _, capacities = steps.of(port)

@@ -36,6 +36,8 @@ _ROUNDING = 1e-9
 
 #: Time, flows under way, and the rates that they have.
 _Instant: TypeAlias = tuple[float, list[Flow], dict[Event, float]]
+#: Edge, iteration and rate.
+_RateRow: TypeAlias = tuple[int, int, float]
 
 
 class _Assigned(NamedTuple):
@@ -272,7 +274,7 @@ def _instants(
         yield time, [*under_way], rate_of
 
 
-def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
+def _rows_of(rates: RateHistory) -> list[_RateRow]:
     """Return edge, iteration and rate of every row."""
     edges = rates.edge.tolist()
     iterations = rates.iteration.tolist()
@@ -280,7 +282,7 @@ def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
     return list(zip(edges, iterations, numbers, strict=True))
 
 
-def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:
+def _list_stops(rows: list[_RateRow]) -> dict[Event, int]:
     """Return the row with which each flow ends, where its last rate is 0.
 
     That is so in a run: of two flows that end within 1e-9 s only the scheduler knows

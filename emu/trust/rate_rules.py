@@ -195,7 +195,11 @@ def _level_of_job(
 
 def natural(name: str) -> str:
     """Return a name whose numbers sort as numbers: w2 before w10."""
-    return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
+
+    def pad(number: re.Match[str]) -> str:
+        return number[0].zfill(9)
+
+    return re.sub(r"\d+", pad, name)
 
 
 def rank_of(job: Job, position: int) -> Rank:
@@ -256,8 +260,11 @@ def mrtf_exclusive(flows: Flows, capacity: Capacities) -> None:
     """Do likewise, and let no two flows share a link."""
     del capacity
     busy = set[str]()
-    sequence = sorted(flows, key=lambda flow: flow.key(flow.time_alone))
-    for flow in sequence:
+
+    def turn(flow: Flow) -> tuple[float, int, Rank]:
+        return flow.key(flow.time_alone)
+
+    for flow in sorted(flows, key=turn):
         if busy.isdisjoint(flow.hops):
             flow.rate = flow.alone
             busy.update(flow.hops)
@@ -287,7 +294,8 @@ def ask_rule(problem: Problem, rates: Rates) -> Rule:
     def rule(flows: Flows, capacity: Capacities) -> None:
         uncut = [flow for flow in flows if flow.alone]  # a rule knows no cut
         uncut.sort(key=attrgetter("turn", "rank"))
-        answer = rates([*map(as_asked, uncut)], capacity)
+        asked = [as_asked(flow) for flow in uncut]
+        answer = rates(asked, capacity)
         for flow, rate in zip(uncut, answer, strict=True):
             flow.rate = rate
 

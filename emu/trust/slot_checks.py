@@ -47,6 +47,7 @@ def _arrivals_at_slot(schedule: Schedule) -> Floats:
     arrivals = np.zeros_like(task_ends)
     # A task needs its own iteration before, as much as any input.
     arrivals[:, 1:] = task_ends[:, :-1]
+
     for position, edge in enumerate(job.edges):
         count = job.flow_counts[position]
         landed = flow_landings[position, :count]
@@ -57,7 +58,11 @@ def _arrivals_at_slot(schedule: Schedule) -> Floats:
     return arrivals
 
 
-def _overdrawn(schedule: Schedule, pool: Pool, tolerance: float) -> Iterator[Violation]:
+def _overdrawn(
+    schedule: Schedule,
+    pool: Pool,
+    tolerance: float,
+) -> Iterator[Violation]:
     """Yield the instant at which most slots are taken beyond the quota of a pool.
 
     Slots that are held when the quota falls are beyond it by right: only those that

@@ -320,7 +320,11 @@ def _list_reasons(
     yield from _list_excesses(verdict.figures)
 
 
-def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
+def _name_shifts(
+    effect: HostEffect,
+    lateness: Lateness,
+    compute: str,
+) -> list[str]:
     """Return the shift of the end, and the late parts of the chain, the most first.
 
     A run of no length is never late, and no share is of one that takes no time when

@@ -226,7 +226,12 @@ _MOST = 50
 _TOLD = 60
 
 
-def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]:
+def differences(
+    found: Any,
+    wanted: Any,
+    by: str,
+    at: str = "",
+) -> Iterator[str]:
     """Yield a sentence per value that differs, is missing, or should not be there.
 
     Parameters

@@ -22,8 +22,8 @@ from emu.problem import (
     Task,
 )
 from emu.trust.audit import audit
+from emu.trust.guards.earliest_ends import earliest_ends
 from emu.trust.guards.evidence import list_latencies
-from emu.trust.guards.schedule import earliest_ends
 from emu.trust.lateness import chain_lateness, late_times
 
 #: m0 to m1 over a link takes 1 + 16 + 8 s, and back 4 + 2 s.

@@ -24,7 +24,12 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     job = evidence.schedule.problem.job
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
-            early = _find_early_start(evidence.schedule, first, last, most)
+            early = _find_early_start(
+                evidence.schedule,
+                first=first,
+                last=last,
+                most=most,
+            )
             if early is not None:
                 yield early
                 return
@@ -76,11 +81,10 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
 
     sources = {edge.source for edge in inner}
     destinations = {edge.destination for edge in inner}
-    kinds = [task.kind for task in job.tasks]
     first_tasks = sorted(members - destinations)
     # Where there are graph stores, they begin the mini-batches.
-    stores = [task for task in first_tasks if kinds[task] == "graph_store"]
-    workers = {task for task in members if kinds[task] == "worker"}
+    stores = [task for task in first_tasks if job.tasks[task].kind == "graph_store"]
+    workers = {task for task in members if job.tasks[task].kind == "worker"}
     last_tasks = workers or members - sources
     for first in stores or first_tasks:
         reached = feeds[first] & last_tasks
@@ -94,8 +98,9 @@ def _list_members(job: Job, prefix: str) -> set[int]:
     gate = f"{prefix}release"
     members = set()
     for position, task in enumerate(job.tasks):
-        is_of_job = task.name.startswith(prefix) and task.name != gate
+        if not task.name.startswith(prefix) or task.name == gate:
+            continue
         # Sums over workers come behind a mini-batch: no window waits for them.
-        if is_of_job and task.kind != ALL_REDUCE:
+        if task.kind != ALL_REDUCE:
             members.add(position)
     return members

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from emu.problem import Problem, Schedule
 
     Floats = NDArray[np.float64]
+    Rows = NDArray[np.void]
 
 #: Wall seconds by which the clocks of two hosts, or two readings of one, may differ.
 CLOCKS = 0.001
@@ -29,8 +30,8 @@ class Evidence:
 
     schedule: Schedule
     """As the tasks and receivers reported it, emulated seconds and bytes."""
-    sent: NDArray[np.void]
-    received: NDArray[np.void]
+    sent: Rows
+    received: Rows
     """Rows of `emu.emulation.wire.frame_layout` by senders and by receivers."""
     notified: Floats | None
     """Arrivals of (edge, iteration) as notified to the scheduler, seconds; NaN where
@@ -64,11 +65,11 @@ class Evidence:
     windows: tuple[tuple[str, int], ...] = ()
     """Credit window of every job that has one, as the scenario states it, with the
     beginning of its tasks' names."""
-    connections: NDArray[np.void] | None = None
-    waits: NDArray[np.void] | None = None
+    connections: Rows | None = None
+    waits: Rows | None = None
     """Rows of `emu.emulation.wire.frame_layout`: states of senders' connections, and
     waits at receivers; None where nothing is known of them."""
-    board: NDArray[np.void] | None = None
+    board: Rows | None = None
     """Rows that the boards of the coordinator's host showed to senders (`BOARD_ROWS` of
     `emu.emulation.wire.frame_layout`); empty where nobody kept them."""
     one_clock: bool = False
@@ -87,7 +88,7 @@ class Evidence:
         of_rate = capacity * seconds / self.time_scale
         return max(of_rate, size / self.byte_scale)
 
-    def grid(self, rows: NDArray[np.void], column: str) -> Floats:
+    def grid(self, rows: Rows, column: str) -> Floats:
         """Return a column of ``rows`` by (edge, iteration), NaN where there is no row.
 
         Rows of edges or iterations that the job does not have are left out.
@@ -111,7 +112,8 @@ class Evidence:
         lags = []
         for figures in self.statistics.values():
             metrics = figures.get("host_metrics", {})
-            lags.append(metrics.get("loop_lag_max", 0.0))
+            lag = metrics.get("loop_lag_max", 0.0)
+            lags.append(lag)
         return max(lags, default=0.0)
 
     @property
@@ -142,6 +144,8 @@ class Evidence:
 
 #: Share of a time by which a change of that time may seem to be later.
 _ROUNDING = 1e-12
+#: Where no route is stated: out of one NIC and into the other.
+_PLAIN_WAY = ("out", "in")
 
 
 def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
@@ -184,13 +188,16 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
 
     since = np.array(times_of_change)
     rates = np.array(capacities)
-    room_between = rates[:-1] * np.diff(since)
+    lengths = np.diff(since)
+    room_between = rates[:-1] * lengths
     room_by_change = np.append(0.0, np.cumsum(room_between))
+
     changes_until = np.searchsorted(since, times, side="right")
     # A time before 0, by a clock that is off, has the first rate and no room.
     last = np.maximum(changes_until - 1, 0)
-    seconds = np.maximum(times - since[last], 0.0)
-    room: Floats = room_by_change[last] + rates[last] * seconds
+    seconds = times - since[last]
+    room_since = rates[last] * np.maximum(seconds, 0.0)
+    room: Floats = room_by_change[last] + room_since
     return room
 
 
@@ -239,8 +246,7 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
             hops.append(())
             continue
 
-        # The plain way: out of one NIC and into the other.
-        names = through.get((sender, receiver), ("out", "in"))
+        names = through.get((sender, receiver), _PLAIN_WAY)
         # Routes tell NICs by their directions, other links by their names.
         nics = {
             "out": f"{cluster.machines[sender].name} out",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from emu.prediction.analysis.link_load import fluid_bytes, pieces
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import sound, work_of
+from emu.trust.guards.earliest_ends import earliest_ends, list_widths
 from emu.trust.guards.evidence import (
     CLOCKS,
     ONE_CLOCK,
@@ -27,7 +28,6 @@ from emu.trust.guards.evidence import (
     list_capacities,
     list_hops,
     list_latencies,
-    most_stated,
 )
 from emu.trust.violation import (
     Finding,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
 
     Floats = NDArray[np.float64]
+    Marks = NDArray[np.bool_]
 
 CONSTRAINTS = "constraints"
 BOUNDS = "lower bounds"
@@ -84,8 +85,10 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
+    sizes = schedule.flow_bytes
     # Stated bytes where they are exact: a count of the run may be what is wrong.
-    sizes = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
+    if evidence.volumes is not None:
+        sizes = evidence.volumes
     # A flow that never came takes no time here: another guard names it.
     never_came = np.isnan(schedule.flow_bytes)
     volumes = np.where(never_came, 0.0, sizes)
@@ -101,7 +104,8 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     first = _find_first(early, schedule.task_end)
     if first is None:
         return
-    name = task_name(schedule.problem.job, first.row, first.iteration)
+    job = schedule.problem.job
+    name = task_name(job, first.row, first.iteration)
     bound = least[first.row, first.iteration]
     yield Finding(
         BOUNDS,
@@ -115,69 +119,6 @@ def _tolerance(evidence: Evidence) -> float:
     """Return by how many emulated seconds times may be off."""
     wall = PUNCTUALITY + evidence.lead + evidence.stale + evidence.stall
     return wall / evidence.time_scale
-
-
-def earliest_ends(
-    problem: Problem,
-    times: Floats,
-    volumes: Floats,
-    *,
-    at_once: Callable[[float], float] = lambda _: 0.0,
-) -> Floats:
-    """Return when every (task, iteration) can end at the earliest, seconds.
-
-    ``times`` and ``volumes``: seconds of (task, iteration), bytes of (edge, iteration).
-    ``at_once``: bytes that a link of some capacity lets go at once after a pause.
-    """
-    job = problem.job
-    narrowest = _list_widths(problem)
-    # What a link lets go at once takes no time: a bound must hold for that, too.
-    free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
-    paced_bytes = volumes - np.reshape(free, (-1, 1))
-    paced_bytes = np.maximum(paced_bytes, 0.0)
-    # Edges without links are infinitely wide, and take no time.
-    alone = paced_bytes / np.reshape(narrowest, (-1, 1))
-
-    # Plain lists: single numbers of arrays are read far slower in a loop.
-    seconds = times.tolist()
-    seconds_alone = alone.tolist()
-    task_ends = np.zeros((len(job.tasks), job.iterations)).tolist()
-    flow_ends = np.zeros((len(job.edges), job.iterations)).tolist()
-    tasks = range(len(job.tasks))
-    incoming = [*map(job.in_edges, tasks)]
-    outgoing = [*map(job.out_edges, tasks)]
-    lags = [edge.lag for edge in job.edges]
-    latencies = list_latencies(problem)
-    counts = job.flow_counts  # a source may have fewer iterations than its destination
-    # Edges without lag run along this order: every input is known when it is needed.
-    order = job.order
-    for n in range(job.iterations):
-        for task in order:
-            start = task_ends[task][n - 1] if n else 0.0
-            for edge in incoming[task]:
-                sent = n - lags[edge]
-                if 0 <= sent < counts[edge]:
-                    start = max(start, flow_ends[edge][sent] + latencies[edge])
-            end = start + seconds[task][n]
-            task_ends[task][n] = end
-            for edge in outgoing[task]:
-                # Flows of an edge go one by one (11).
-                previous_end = flow_ends[edge][n - 1] if n else 0.0
-                flow_ends[edge][n] = max(end, previous_end) + seconds_alone[edge][n]
-    return np.array(task_ends)
-
-
-def _list_widths(problem: Problem) -> list[float]:
-    """Return bytes per second of the narrowest link of every edge, as wide as it gets.
-
-    Edges without links are infinitely wide.
-    """
-    most = most_stated(problem)
-    widths = []
-    for hops in list_hops(problem):
-        capacities = [most[link] for link in hops]
-        widths.append(min(capacities, default=np.inf))
-    return widths
 
 
 # Check that every frame came once, whole, in order, and not before it was sent.
@@ -221,7 +162,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     if job.edges:
         source_ends = _list_source_ends(schedule)
     for words, broken in faults.items():
-        yield from _first_frame(evidence, ORDER, broken, source_ends, words)
+        yield from _first_frame(evidence, ORDER, broken, times=source_ends, words=words)
 
 
 def _list_source_ends(schedule: Schedule) -> Floats:
@@ -298,10 +239,10 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         (is_apart, arrivals, "was notified to have come at another time"),
         (is_logged_apart, logged_sends, "was sent at another time by its sender's log"),
     ):
-        yield from _first_frame(evidence, CAUSE, broken, time, words)
+        yield from _first_frame(evidence, CAUSE, broken, times=time, words=words)
 
 
-def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
+def _outrun(evidence: Evidence, arrivals: Floats) -> Marks:
     """Return which (edge, iteration) came before the assigned rates had carried it.
 
     Links may have room for it. What a sender did not know excuses less than half of all
@@ -323,7 +264,7 @@ def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
     is_ahead = seconds_ahead[is_shaped] > slack
     if 2 * is_ahead.sum() < is_ahead.size:
         slack += evidence.stale
-    widths = _list_widths(schedule.problem)
+    widths = list_widths(schedule.problem)
     # Edges without links are infinitely wide: none is ever ahead.
     excused = slack * np.reshape(widths, (-1, 1))
     return rest * evidence.time_scale > excused
@@ -351,17 +292,20 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
         edge = job.edges[position]
         task = edge.destination
         reads = np.arange(job.iterations) - edge.lag
-        if edge.latest:
-            no_reads = np.full_like(reads, -1)
-            reads = no_reads if schedule.reads is None else schedule.reads[position]
+        if edge.latest and schedule.reads is not None:
+            reads = schedule.reads[position]
+        elif edge.latest:
+            reads = np.full_like(reads, -1)
         # A task that read nothing waited for nothing.
         read_rows = np.maximum(reads, 0)
         read_arrival = arrivals[position, read_rows]
         arrival = np.where(reads < 0, np.nan, read_arrival)
         wait = evidence.began[task] - arrival
-        least = (1 - _SLEWED) * delay - _READ / evidence.time_scale
+        rounding = _READ / evidence.time_scale
+        least = (1 - _SLEWED) * delay - rounding
+        took_place = ~np.isnan(arrival + schedule.task_end[task])
         # Who ended and does not say when it began has not waited, either.
-        early = ~(wait >= least) & ~np.isnan(arrival + schedule.task_end[task])
+        early = ~(wait >= least) & took_place
 
         if early.any():
             n = int(np.argmax(early))
@@ -377,7 +321,7 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
             return
 
 
-def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
+def _mark_shaped(evidence: Evidence) -> Marks:
     """Return which (edge, iteration) are flows of some bytes between machines."""
     schedule = evidence.schedule
     edge, iteration = schedule.flows().T
@@ -389,7 +333,7 @@ def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
 def _first_frame(
     evidence: Evidence,
     guard: str,
-    broken: NDArray[np.bool_],
+    broken: Marks,
     times: Floats,
     words: str,
 ) -> Iterator[Finding]:
@@ -409,16 +353,18 @@ class _First(NamedTuple):
     others: int
 
 
-def _find_first(broken: NDArray[np.bool_], times: Floats) -> _First | None:
+def _find_first(broken: Marks, times: Floats) -> _First | None:
     """Return row and iteration of the first that is broken, when, and how many more."""
     places = np.argwhere(broken)
     if not places.size:
         return None
-    instants = times[tuple(places.T)]
+    instants = times[broken]
+    has_no_time = np.isnan(instants)
     # What has no time is named after all that have one.
-    order = np.where(np.isnan(instants), np.inf, instants)
+    order = np.where(has_no_time, np.inf, instants)
     first = int(np.argmin(order))
     row, iteration = places[first].tolist()
+
     return _First(
         row=row,
         iteration=iteration,
@@ -441,8 +387,13 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
-    work = work_of(schedule.problem, schedule.task_start, schedule.task_end)
-    slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
+    work = work_of(
+        schedule.problem,
+        start=schedule.task_start,
+        end=schedule.task_end,
+    )
+    rounding = 1e-12 * np.abs(schedule.task_end)
+    slack = _ROUNDING * evidence.times + rounding
     excess = work - evidence.times
     is_short = excess < -slack
     is_long = excess > evidence.late + slack
@@ -451,7 +402,8 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     first = _find_first(is_off, schedule.task_end)
     if first is None:
         return
-    name = task_name(schedule.problem.job, first.row, first.iteration)
+    job = schedule.problem.job
+    name = task_name(job, first.row, first.iteration)
     taken = work[first.row, first.iteration]
     stated = evidence.times[first.row, first.iteration]
     yield Finding(
@@ -505,7 +457,9 @@ def headline_faults(
     }
 
     dies = emulated.outages.seconds > 0
-    least = 0.0 if dies else least_makespan(emulated.problem, measured)
+    least = 0.0
+    if not dies:
+        least = least_makespan(emulated.problem, measured)
     # Of a job that died there is none; else NaN is wrong, too.
     if dies is not math.isnan(bound) or bound < least * (1 - _EXACT):
         faults["bound"] = (
@@ -525,7 +479,8 @@ def headline_faults(
 
 
 def _makespan_of(schedule: Schedule) -> float:
-    return float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
+    last_end = float(np.nanmax(schedule.task_end))
+    return last_end + schedule.outages.seconds
 
 
 def _error_over(makespan: float, simulation: Schedule) -> float:
@@ -559,8 +514,11 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
     for links, volume in zip(hops, totals.tolist(), strict=True):
         for link in links:
             loads[link] += volume
-    busy = [_time(problem, link, volume) for link, volume in loads.items()]
-    return max([longest, *busy])
+    ends_of_links = []
+    for link, volume in loads.items():
+        end = _time(problem, link, volume)
+        ends_of_links.append(end)
+    return max([longest, *ends_of_links])
 
 
 def _time(problem: Problem, link: str, volume: float) -> float:
@@ -572,12 +530,15 @@ def _time(problem: Problem, link: str, volume: float) -> float:
     # The last change of the link before it has carried so much.
     changes_before = int(np.searchsorted(room, volume))
     last = max(changes_before - 1, 0)
+
     rest = volume - float(room[last])
     begin = float(times_of_change[last])
-    if rest > 0:
-        capacity = list_capacities(problem, begin)[link]
-        return begin + (rest / capacity if capacity else math.inf)  # cut for good
-    return begin
+    if rest <= 0:
+        return begin
+    capacity = list_capacities(problem, begin)[link]
+    if not capacity:  # cut for good
+        return math.inf
+    return begin + rest / capacity
 
 
 def _over(found: float, expected: float) -> float:

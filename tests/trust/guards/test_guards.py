@@ -28,7 +28,7 @@ from emu.systems.system import system_guards
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.guards import examine
-from emu.trust.guards.schedule import earliest_ends
+from emu.trust.guards.earliest_ends import earliest_ends
 from emu.trust.guards.traffic import of_flows
 from tests.trust.guards.reported import BYTE_SCALE, TIME_SCALE, frames, reported
 

@@ -25,8 +25,9 @@ from emu.scenario import load, prepare
 from emu.testing.strategies import problems
 from emu.testing.trials import Case, run_trial
 from emu.trust.guards import Evidence
+from emu.trust.guards.earliest_ends import earliest_ends
 from emu.trust.guards.evidence import list_latencies
-from emu.trust.guards.schedule import earliest_ends, latency
+from emu.trust.guards.schedule import latency
 from tests.integration.scenarios import GOLDEN
 from tests.trust.guards.reported import reported
 
