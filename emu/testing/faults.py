@@ -77,8 +77,13 @@ class Outcome:
 
 def read_faults(table: Path) -> list[Fault]:
     """Return the faults of a table; ``tests`` is ``tests`` where a fault names none."""
-    rows = tomllib.loads(table.read_text(encoding="utf-8"))["fault"]
-    return [Fault(**{**row, "tests": (*row.get("tests", ["tests"]),)}) for row in rows]
+    content = tomllib.loads(table.read_text(encoding="utf-8"))
+    faults = []
+    for row in content["fault"]:
+        tests = row.get("tests", ["tests"])
+        fields = {**row, "tests": tuple(tests)}
+        faults.append(Fault(**fields))
+    return faults
 
 
 def plant(root: Path, faults: Sequence[Fault]) -> Iterator[Outcome]:
@@ -117,17 +122,19 @@ def attempt(
     if mutant is None:
         return Outcome(fault.case, "gone", "", 0.0)
     status = path.stat()
+    read_at = status.st_atime_ns
+    written_at = status.st_mtime_ns
     is_built = False
     path.write_text(mutant, encoding="utf-8")
     if path.suffix == ".py":  # bytecode goes by seconds: of before is not valid now
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 2_000_000_000))
+        os.utime(path, ns=(read_at, written_at + 2_000_000_000))
     try:
         is_built = build is not None and build(path)
         code, output = _run_tests(copy, fault.tests, "-x", patience=patience)
     finally:
         path.write_text(text, encoding="utf-8")
         if not is_built:  # bytecode of before stays valid
-            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.utime(path, ns=(read_at, written_at))
 
     seen_by = ""
     if code == STOPPED:
@@ -137,7 +144,12 @@ def attempt(
     else:
         fate = "killed"
         seen_by = next(iter(_failures(output)), "")
-    return Outcome(fault.case, fate, seen_by, time.monotonic() - began)
+    return Outcome(
+        case=fault.case,
+        fate=fate,
+        seen_by=seen_by,
+        seconds=time.monotonic() - began,
+    )
 
 
 def list_failures(sound: Path, faults: Sequence[Fault]) -> list[str]:
@@ -152,9 +164,13 @@ def list_failures(sound: Path, faults: Sequence[Fault]) -> list[str]:
 
 
 def _failures(output: str) -> list[str]:
-    ends = ("FAILED", "ERROR")
-    lines = [line for line in output.splitlines() if line.startswith(ends)]
-    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
+    failures = []
+    for line in output.splitlines():
+        if line.startswith(("FAILED", "ERROR")):
+            rest = line.split(" ", 1)[1]
+            test, *_ = rest.split(" - ")
+            failures.append(test)
+    return failures
 
 
 def _run_tests(
@@ -170,12 +186,13 @@ def _run_tests(
     if not any("::" in test for test in tests):
         command += _QUICK
     folders = [str(copy / name) for name in ("", "src", "nodes")]
+    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
 
     try:
         run = subprocess.run(  # noqa: S603 -- the tests that its caller names
             [*command, *tests],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+            env=surroundings,
             capture_output=True,
             text=True,
             timeout=patience,

@@ -21,7 +21,12 @@ from emu.problem import (
 from emu.problem.workloads.all_reduce import phase_of
 
 #: Kind of a task by the first letter of its name.
-_KINDS = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
+_KINDS = {
+    "g": "graph_store",
+    "s": "sampler",
+    "w": "worker",
+    "p": "parameter_server",
+}
 
 
 #: Flows of the example: source, destination, lag, bytes.
@@ -67,35 +72,56 @@ def two_machine_example(
     edges = []
     volumes = []
     for source, destination, lag, volume in _FLOWS:
-        edges.append(Edge(names.index(source), names.index(destination), lag))
+        edge = Edge(
+            source=names.index(source),
+            destination=names.index(destination),
+            lag=lag,
+        )
+        edges.append(edge)
         volumes.append(volume)
     if credit is not None:
         worker = names.index("w0")
         for store in (0, 1):
             # The lag of a credit is the window: so far may a store run ahead.
-            edges.append(Edge(worker, store, credit, credit=True))
+            edge = Edge(worker, store, lag=credit, credit=True)
+            edges.append(edge)
             # A credit is a permission, not a message: it has no bytes.
             volumes.append(0.0)
-    tasks = []
-    for name in names:
-        kind = _KINDS[name[0]]
-        tasks.append(Task(name, kind, phase=phase_of(kind)))
+    tasks = map(_task, names)
     job = Job(tuple(tasks), tuple(edges), iterations)
 
     first = Machine("m0", 10.0, 10.0)
     second = Machine("m1", second_nic, second_nic)
     cluster = Cluster((first, second))
     if shared_link is not None:
-        cluster = replace(
-            cluster,
-            shared_links=(Link("core", shared_link),),
-            # One route both ways: flows in both directions share the link.
-            routes=(Route((0, 1), (0, 1), ("out", "core", "in")),),
-        )
-    machine_of = (0, 1, 0, 0, 0, 0) if together else (0, 1, 0, 1, 0, 1)
+        cluster = _with_core(cluster, shared_link)
+    machine_of = (0, 1, 0, 1, 0, 1)
+    if together:
+        machine_of = (0, 1, 0, 0, 0, 0)
+    placement = Placement(machine_of)
+
     times = [1.0, 1.0, 1.0, 1.0, 3.0, 1.0]
+    task_times = np.array(times).reshape(-1, 1)
+    flow_bytes = np.array(volumes).reshape(-1, 1)
     realization = Realization(
-        times=np.repeat(np.array(times)[:, None], iterations, axis=1),
-        volumes=np.repeat(np.array(volumes)[:, None], iterations, axis=1),
+        times=np.repeat(task_times, iterations, axis=1),
+        volumes=np.repeat(flow_bytes, iterations, axis=1),
     )
-    return Problem(cluster, job, Placement(machine_of)), realization
+    return Problem(cluster, job, placement), realization
+
+
+def _task(name: str) -> Task:
+    kind = _KINDS[name[0]]
+    return Task(name, kind, phase=phase_of(kind))
+
+
+def _with_core(cluster: Cluster, capacity: float) -> Cluster:
+    """Return two machines joined by one link: flows in both directions share it."""
+    link = Link("core", capacity)
+    machines = (0, 1)
+    route = Route(
+        sources=machines,
+        destinations=machines,
+        through=("out", "core", "in"),
+    )
+    return replace(cluster, shared_links=(link,), routes=(route,))

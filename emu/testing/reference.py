@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, inf
+from operator import attrgetter
+from typing import TypeAlias
 
 from emu.problem import Edge, Problem, Realization, Tuner
 from emu.trust.coflow_rules import note_coflows, time_in_queue
@@ -33,6 +35,8 @@ from emu.trust.rate_rules import (
 )
 from emu.trust.rated_flows import Flow, Rank
 
+Times: TypeAlias = dict[Event, float]
+
 #: Share of a time within which events are of one instant.
 INSTANT = 1e-12
 #: Share of its volume below which what is left of a flow is rounding.
@@ -45,12 +49,12 @@ LOOKS = 5
 class Outcome:
     """Times of everything that happened, seconds, and the rates from each time on."""
 
-    task_start: dict[Event, float] = field(default_factory=dict)
-    task_end: dict[Event, float] = field(default_factory=dict)
+    task_start: Times = field(default_factory=dict)
+    task_end: Times = field(default_factory=dict)
     """By (task, iteration)."""
-    flow_ready: dict[Event, float] = field(default_factory=dict)
-    flow_start: dict[Event, float] = field(default_factory=dict)
-    flow_end: dict[Event, float] = field(default_factory=dict)
+    flow_ready: Times = field(default_factory=dict)
+    flow_start: Times = field(default_factory=dict)
+    flow_end: Times = field(default_factory=dict)
     """By (edge, iteration of its source). A flow is there a latency after its end."""
     rates: list[tuple[float, dict[Event, float]]] = field(default_factory=list)
     """Bytes per second of every active flow, each time that they were computed."""
@@ -81,10 +85,19 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     return simulation.outcome
 
 
+#: Position of an edge, and the edge.
+_Input: TypeAlias = tuple[int, Edge]
+
+
 class _Simulation:
     """A run, at one instant."""
 
-    def __init__(self, problem: Problem, realization: Realization, policy: str) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        realization: Realization,
+        policy: str,
+    ) -> None:
         job = problem.job
 
         self._problem = problem
@@ -94,7 +107,7 @@ class _Simulation:
         self._machine_of = problem.placement.machine_of
         self._hops = list_hops(problem)
         self._latency = list_latencies(problem)
-        self._inputs: defaultdict[int, list[tuple[int, Edge]]] = defaultdict(list)
+        self._inputs: defaultdict[int, list[_Input]] = defaultdict(list)
         for position, edge in enumerate(job.edges):
             inputs = self._inputs[edge.destination]
             inputs.append((position, edge))
@@ -116,7 +129,8 @@ class _Simulation:
     def run(self) -> None:
         """Go from instant to instant until every task has ended."""
         tasks = range(len(self._job.tasks))
-        all_iterations = sum(rounds_of(self._problem, task) for task in tasks)
+        rounds = [rounds_of(self._problem, task) for task in tasks]
+        all_iterations = sum(rounds)
         while True:
             while self._one_thing_happens():
                 pass
@@ -205,7 +219,8 @@ class _Simulation:
             if not inputs <= landed_flows:
                 continue
 
-            reads_newest = any(edge.latest for _, edge in self._inputs[task])
+            edges = [edge for _, edge in self._inputs[task]]
+            reads_newest = any(edge.latest for edge in edges)
             pool = self._job.tasks[task].takes
             slots = self._slots_of(task, pool)
             if slots is None and not reads_newest:
@@ -297,18 +312,21 @@ class _Simulation:
             if quotas:
                 quota = quotas[-1]
             last_queues = queues[-LOOKS:]
-            quotas.append(_tune(quota, last_queues, tuner.most))
+            next_quota = _tune(quota, last_queues, tuner.most)
+            quotas.append(next_quota)
         return bool(due)
 
     def _count_waiting(self, tuner: Tuner) -> int:
         """Return how many tasks wait for a slot of the pool that a tuner watches."""
+        tasks = self._job.tasks
         count = 0
         for event in self._came:
             task, _ = event
-            is_of_pool = self._job.tasks[task].takes == tuner.watched
+            is_of_pool = tasks[task].takes == tuner.watched
             is_of_machine = self._machine_of[task] == tuner.machine
             has_started = event in self.outcome.task_start
-            count += is_of_pool and is_of_machine and not has_started
+            if is_of_pool and is_of_machine and not has_started:
+                count += 1
         return count
 
     # Between instants: rates, and when the next thing happens.
@@ -326,7 +344,8 @@ class _Simulation:
         for flow in self._active.values():
             crossed_links.update(flow.hops)
         for change in self._problem.cluster.changes:
-            if change.time == self._now and change.link in crossed_links:
+            is_now = change.time == self._now
+            if is_now and change.link in crossed_links:
                 return True
         return self._now >= self._demotion
 
@@ -352,17 +371,19 @@ class _Simulation:
         instants = [end for _, end in self._ends_of_running_tasks()]
         for flow in flows:
             if flow.rate > 0:
-                end = self._now + flow.left / flow.rate
-                instants.append(end)
+                seconds_left = flow.left / flow.rate
+                instants.append(self._now + seconds_left)
         if self._demotion < inf:
             instants.append(self._demotion)
         landings = self._landings().values()
         changes = [change.time for change in self._problem.cluster.changes]
-        instants += [time for time in [*landings, *changes] if time > self._now]
+        known = [*landings, *changes]
+        instants += [time for time in known if time > self._now]
         if not instants:
             raise ValueError(f"after {self._now} s nothing would ever happen")
 
-        later = min([*instants, *self._next_looks()])
+        instants += self._next_looks()
+        later = min(instants)
         seconds = later - self._now
         for flow in flows:
             flow.left -= flow.rate * seconds
@@ -396,7 +417,8 @@ class _Simulation:
 
     def _iterations(self) -> Iterator[Event]:
         for task in range(len(self._job.tasks)):
-            for iteration in range(rounds_of(self._problem, task)):
+            rounds = rounds_of(self._problem, task)
+            for iteration in range(rounds):
                 yield task, iteration
 
     def _landings(self) -> dict[Event, float]:
@@ -409,14 +431,21 @@ class _Simulation:
 
     def _list_landed(self) -> set[Event]:
         now = self._end_of_instant
-        return {flow for flow, time in self._landings().items() if time <= now}
+        landings = self._landings()
+        return {flow for flow, time in landings.items() if time <= now}
 
     def _ends_of_running_tasks(self) -> Iterator[tuple[Event, float]]:
-        for event, start in self.outcome.task_start.items():
-            if event not in self.outcome.task_end:
+        outcome = self.outcome
+        for event, start in outcome.task_start.items():
+            if event not in outcome.task_end:
                 task, _ = event
                 work = float(self._realization.times[event])
-                end = end_of_work(self._problem, task, start, work)
+                end = end_of_work(
+                    self._problem,
+                    task,
+                    start=start,
+                    work=work,
+                )
                 yield event, end
 
     def _channel_of(self, position: int) -> str:
@@ -431,10 +460,11 @@ class _Simulation:
         cluster = self._problem.cluster
         for number, tuner in enumerate(cluster.tuners):
             quotas = self.outcome.quotas.get(number)
-            is_tuned = (tuner.machine, tuner.pool) == (machine, pool)
+            is_tuned = tuner.machine == machine and tuner.pool == pool
             if is_tuned and quotas:
                 return quotas[-1]
-        return cluster.machines[machine].slots.get(pool)
+        slots = cluster.machines[machine].slots
+        return slots.get(pool)
 
     def _has_free_slot(self, task: int) -> bool:
         pool = self._job.tasks[task].takes
@@ -446,11 +476,13 @@ class _Simulation:
 
         taken = 0
         for holder, _ in self.outcome.task_start:
-            is_of_pool = tasks[holder].takes == pool
-            taken += is_of_pool and self._machine_of[holder] == machine
+            is_of_machine = self._machine_of[holder] == machine
+            if is_of_machine and tasks[holder].takes == pool:
+                taken += 1
         for giver, _ in self.outcome.task_end:
-            is_of_pool = tasks[giver].gives_back == pool
-            taken -= is_of_pool and self._machine_of[giver] == machine
+            is_of_machine = self._machine_of[giver] == machine
+            if is_of_machine and tasks[giver].gives_back == pool:
+                taken -= 1
         return taken < slots
 
     def _next_looks(self) -> list[float]:
@@ -487,16 +519,22 @@ def speed_at(problem: Problem, task: int, time: float) -> float:
     if problem.job.tasks[task].gate:
         return 1.0
     cluster = problem.cluster
-    machine = cluster.machines[problem.placement.machine_of[task]]
+    number = problem.placement.machine_of[task]
+    machine = cluster.machines[number]
+    by_time = attrgetter("time")
     share = 1.0
-    changes = sorted(cluster.speed_changes, key=lambda change: change.time)
-    for change in changes:
+    for change in sorted(cluster.speed_changes, key=by_time):
         if change.machine == machine.name and change.time <= time:
             share = change.share
     return share
 
 
-def end_of_work(problem: Problem, task: int, start: float, work: float) -> float:
+def end_of_work(
+    problem: Problem,
+    task: int,
+    start: float,
+    work: float,
+) -> float:
     """Return when a task has worked so many seconds at full speed.
 
     Never where its machine stands still for good.
@@ -504,8 +542,9 @@ def end_of_work(problem: Problem, task: int, start: float, work: float) -> float
     now = start
     rest = work
     changes = {change.time for change in problem.cluster.speed_changes}
+    later_changes = [time for time in changes if time > start]
 
-    for later in sorted(time for time in changes if time > start):
+    for later in sorted(later_changes):
         speed = speed_at(problem, task, now)
         possible = speed * (later - now)
         if rest <= possible * (1 + INSTANT):

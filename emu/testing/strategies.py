@@ -15,6 +15,7 @@ from itertools import permutations, product
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from emu.problem import (
@@ -47,7 +48,7 @@ _VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
 
 
 def random_problem(
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     ties: bool = True,
     links: bool = False,
@@ -87,9 +88,9 @@ def random_problem(
     """
     # Few machines share few pools: tuners need tasks that wait.
     most_machines = 2 if tuned else 4
-    machines = int(rng.integers(1, most_machines + 1))
-    tasks = int(rng.integers(1, 9))
-    iterations = int(rng.integers(1, 7))
+    machines = _pick_count(rng, most_machines)
+    tasks = _pick_count(rng, 8)
+    iterations = _pick_count(rng, 6)
     edges = _edges(tasks, rng, channels=channels, latest=latest, coflows=coflows)
     drawn_tasks = []
     for number in range(tasks):
@@ -125,21 +126,24 @@ def random_problem(
     return problem, Realization(times, volumes)
 
 
-def _pick(
-    rng: np.random.Generator, numbers: Sequence[float] | NDArray[np.float64]
-) -> float:
+def _pick(rng: Generator, numbers: Sequence[float] | NDArray[np.float64]) -> float:
     """Return a number, each as likely as often it stands there."""
     return float(rng.choice(numbers))
 
 
-def _pick_name(rng: np.random.Generator, names: Sequence[str]) -> str:
+def _pick_count(rng: Generator, most: int) -> int:
+    """Return a number from 1 to ``most``, each as likely."""
+    return int(rng.integers(1, most + 1))
+
+
+def _pick_name(rng: Generator, names: Sequence[str]) -> str:
     """Return a name, likewise."""
     return str(rng.choice(names))
 
 
 def _task(
     number: int,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     jobs: bool,
     most: int | None,
@@ -148,9 +152,10 @@ def _task(
     """Return a task, of up to ``most`` iterations of its own where that is stated."""
     task = Task(f"t{number}", f"kind{number % 3}")
     if jobs:
-        task = replace(task, name=f"{'ab'[number % 2]}/{task.name}")
+        job = "ab"[number % 2]
+        task = replace(task, name=f"{job}/{task.name}")
     if most is not None:
-        iterations = int(rng.integers(1, most + 1))
+        iterations = _pick_count(rng, most)
         task = replace(task, iterations=iterations)
     if slots:
         pool = _pick_name(rng, ["", "gpu", "cpu"])
@@ -160,7 +165,7 @@ def _task(
 
 def _edges(
     tasks: int,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     channels: bool,
     latest: bool,
@@ -171,8 +176,9 @@ def _edges(
         if rng.random() > 0.35:
             continue
         lag = int(rng.integers(0, 4))
+        # Edges without lag run forward: no cycle.
         if source >= destination:
-            lag = max(lag, 1)  # edges without lag run forward: no cycle
+            lag = max(lag, 1)
         channel = ""
         if channels:
             channel = _pick_name(rng, ["", "a", "a", "b"])
@@ -197,22 +203,25 @@ def _edges(
     return edges
 
 
-def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster:
+def _cluster(machines: int, rng: Generator, *, slots: bool) -> Cluster:
     drawn_machines = []
     for number in range(machines):
         bandwidth_in, bandwidth_out = rng.choice(_RATES, 2).tolist()
         machine = Machine(f"m{number}", bandwidth_in, bandwidth_out)
         if slots:
-            count = int(rng.integers(1, 3))
+            count = _pick_count(rng, 2)
             machine = replace(machine, slots={"gpu": count})
         drawn_machines.append(machine)
     return Cluster(tuple(drawn_machines))
 
 
-def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+def _with_links(cluster: Cluster, rng: Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
-    count = int(rng.integers(1, 4))
-    links = [Link(f"l{number}", _pick(rng, _RATES)) for number in range(count)]
+    count = _pick_count(rng, 3)
+    links = []
+    for number in range(count):
+        capacity = _pick(rng, _RATES)
+        links.append(Link(f"l{number}", capacity))
     machines = list(cluster.machines)
     for number, machine in enumerate(machines):
         if rng.random() < 0.2:
@@ -227,18 +236,26 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         if not (needs_link or rng.random() < 0.6):
             continue
         order = rng.permutation(count)
-        length = int(rng.integers(1, count + 1))
+        length = _pick_count(rng, count)
         through = [f"l{number}" for number in order[:length]]
         if source.has_nic and rng.random() < 0.7:
             through.insert(0, "out")
         if destination.has_nic and rng.random() < 0.7:
             through.append("in")
-        route = Route((source_number,), (destination_number,), tuple(through))
+        route = Route(
+            sources=(source_number,),
+            destinations=(destination_number,),
+            through=tuple(through),
+        )
         routes.append(route)
-    return Cluster(tuple(machines), tuple(links), tuple(routes))
+    return Cluster(
+        machines=tuple(machines),
+        shared_links=tuple(links),
+        routes=tuple(routes),
+    )
 
 
-def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+def _with_latencies(cluster: Cluster, rng: Generator) -> Cluster:
     machines = list(cluster.machines)
     for number, machine in enumerate(machines):
         if machine.has_nic:
@@ -260,7 +277,7 @@ def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     )
 
 
-def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> Cluster:
+def _with_changes(cluster: Cluster, rng: Generator, *, cuts: bool) -> Cluster:
     """Return the cluster with up to six changes of its links, some at one time.
 
     With ``cuts`` some of them are cut, until a later change or the last.
@@ -289,40 +306,47 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
         last = max(time for time, _ in pairs)
         later = last + 1.0
         changed_links = {name for _, name in pairs}
-        changes += [change(later, name) for name in sorted(changed_links)]
+        for name in sorted(changed_links):
+            restored = change(later, name)
+            changes.append(restored)
     return replace(cluster, changes=tuple(changes))
 
 
-def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
+def _slow_machines(cluster: Cluster, rng: Generator) -> list[Fault]:
     """Return up to eight faults of machines, some at one time, some at once."""
     names = [machine.name for machine in cluster.machines]
     faults = []
-    count = int(rng.integers(1, 9))
+    count = _pick_count(rng, 8)
     for _ in range(count):
         start = _pick(rng, _CHANGES)
         length = float(rng.uniform(0.1, 4.0))
         if rng.random() < 0.5:
             length = _pick(rng, [0.5, 1.0, 3.0])
         # 1 / 3 has no exact double: work that is stretched by it leaves rounding.
-
         factor = _pick(rng, [0.0, 0.0, 0.5, 1 / 3])
         end = start + length
         # Only who is slow may stay so: one that stands still for good ends no job.
         if factor and rng.random() < 0.2:
             end = math.inf
         name = _pick_name(rng, names)
-        fault = Fault(name, start, end, factor, of_machine=True)
+        fault = Fault(
+            name,
+            since=start,
+            until=end,
+            factor=factor,
+            of_machine=True,
+        )
         faults.append(fault)
     return faults
 
 
-def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+def _with_tuners(cluster: Cluster, rng: Generator) -> Cluster:
     """Return the cluster with two limited pools per machine, of which one is tuned."""
     machines = []
     tuners = []
     for number, machine in enumerate(cluster.machines):
         pool, watched_pool = rng.permutation(["gpu", "cpu"]).tolist()
-        count = int(rng.integers(1, 4))
+        count = _pick_count(rng, 3)
         slots = {pool: count, watched_pool: 1}
         machines.append(replace(machine, slots=slots))
         if rng.random() >= 0.5:
@@ -332,7 +356,13 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         most = max(drawn_most, count)
         period = _pick(rng, [0.125, 0.25, 0.3])
         if rng.random() < 0.8:
-            tuner = Tuner(number, pool, watched_pool, most, period)
+            tuner = Tuner(
+                machine=number,
+                pool=pool,
+                watched=watched_pool,
+                most=most,
+                period=period,
+            )
             tuners.append(tuner)
 
     return replace(

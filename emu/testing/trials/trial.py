@@ -79,10 +79,11 @@ class Case:
     def after(self, cut: Cut) -> Case:
         """Return what is left to do after a cut of this case."""
         count = cut.iteration - self.start.iteration
+        job = self.problem.job
         return replace(
             self,
             problem=self.problem.beginning_at(count),
-            expected=self.expected.beginning_at(count, self.problem.job),
+            expected=self.expected.beginning_at(count, job),
             start=cut,
         )
 
@@ -95,14 +96,18 @@ class Case:
         loaded.
         """
         scenario = experiment.scenario
+        settings = scenario.emulation.settings
+        checkpoint = scenario.checkpoint
+        programs = [model.name for model in model_programs(scenario)]
+
         return cls(
             problem=experiment.problem,
             expected=experiment.realization,
             policy=experiment.choose_policy(),
-            settings=replace(scenario.emulation.settings, **changes),
+            settings=replace(settings, **changes),
             hosts=hosts,
-            allow=tuple(model.name for model in model_programs(scenario)),
-            every=scenario.checkpoint.every if scenario.checkpoint else 0,
+            allow=tuple(programs),
+            every=checkpoint.every if checkpoint else 0,
         )
 
 
@@ -189,8 +194,12 @@ class Forks(Children):
         surroundings = runtime.Surroundings({}, _no_warm_up, _NoMetrics)
         for spec in specs:
             line = runtime.Line([spec])
-            work = runtime.NodeProcess(spec, surroundings, line).exit_status
-            child = self._world.start(spec.process, work, on_end=self._on_end)
+            node = runtime.NodeProcess(spec, surroundings, line)
+            child = self._world.start(
+                spec.process,
+                node.exit_status,
+                on_end=self._on_end,
+            )
             self.all.append(child)
 
 
@@ -314,7 +323,14 @@ def run_trial(
         # differ between two runs of one seed.
         gc.disable()
         try:
-            _carry_out(case, world, trial, log, observer, repeats)
+            _carry_out(
+                case,
+                world,
+                trial,
+                log=log,
+                observer=observer,
+                repeats=repeats,
+            )
             trial.log = log.read_text()
         finally:
             world.close()
@@ -345,7 +361,7 @@ def _carry_out(
     repeats: int,
 ) -> None:
     owners = tasks_with_state_of(case.problem.job)
-    plan = CutPlan(owners, case.every, trial.cuts.append, case.start)
+    plan = CutPlan(owners, case.every, keep=trial.cuts.append, start=case.start)
     company = Company() if repeats > 1 else None
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
@@ -383,7 +399,8 @@ def _carry_out(
         world.loop.run_until_complete(watch())
     except (TimeoutError, Stuck) as error:
         alive = [process.name for process in world.processes if process.code is None]
-        trial.complaints.append(f"{', '.join(alive)} did not end: {error}")
+        names = ", ".join(alive)
+        trial.complaints.append(f"{names} did not end: {error}")
     trial.complaints += [f"{COORDINATOR} left {task}" for task in first.left]
 
 
@@ -428,7 +445,8 @@ class Trials:
             self.sound = run
             makespan = self.simulate_late(run)
             error = run.schedule.makespan - makespan
-            if abs(error) > EXACT * max(1.0, makespan):
+            most_error = EXACT * max(1.0, makespan)
+            if abs(error) > most_error:
                 complaints.append(f"its makespan is {error:g} s off the simulated one")
 
         if complaints:
@@ -444,10 +462,13 @@ class Trials:
         settings = self.case.settings
         expected = self.case.expected
         waits = run.perturbed.times - expected.times
-        self.longest_wait = float(np.abs(waits).max()) * settings.time_scale
-        if self.longest_wait <= pace_at(settings.time_scale, settings).shortest:
+        longest = float(np.abs(waits).max())
+        self.longest_wait = longest * settings.time_scale
+        pace = pace_at(settings.time_scale, settings)
+        if self.longest_wait <= pace.shortest:
             expected = replace(expected, times=run.perturbed.times)
-        return simulate(self.case.problem, expected, self.case.policy).makespan
+        schedule = simulate(self.case.problem, expected, self.case.policy)
+        return schedule.makespan
 
     def faults(self, seed: int) -> Faults:
         """Return the faults of a seed."""
@@ -455,7 +476,8 @@ class Trials:
         trial = self.undisturbed
         damages: dict[int, Damage] = {}
         deaths: dict[str, int] = {}
-        for _ in range(draw.choice((0, 1, 1, 1, 1, 2))):
+        count = draw.choice((0, 1, 1, 1, 1, 2))
+        for _ in range(count):
             kind = draw.choice(_KINDS)
             if kind == "kill":
                 name = draw.choice(sorted(trial.steps))
@@ -463,7 +485,7 @@ class Trials:
                 continue
 
             # A wire that carried nothing has no byte to damage.
-            busy_wires = [wire for wire, count in enumerate(trial.carried) if count]
+            busy_wires = [wire for wire, size in enumerate(trial.carried) if size]
             wire = draw.choice(busy_wires)
             length = trial.carried[wire]
             # What frames and handshakes are made of is at the beginning.
@@ -471,9 +493,19 @@ class Trials:
             # Cubed: most delays are short, and a few outlast what the product waits
             # for.
             seconds = draw.random() ** 3 * _LONGEST
-            damages[wire] = Damage(wire, draw.randrange(most), kind, seconds)
+            damages[wire] = Damage(
+                wire,
+                byte=draw.randrange(most),
+                kind=kind,
+                seconds=seconds,
+            )
         calm = draw.random() < 0.3
-        return Faults(seed, calm, tuple(damages.values()), deaths)
+        return Faults(
+            seed,
+            calm=calm,
+            damages=tuple(damages.values()),
+            deaths=deaths,
+        )
 
     def run(self, seed: int) -> Trial:
         """Carry out the trial of a seed; its complaints are all that is wrong."""
@@ -492,7 +524,8 @@ class Trials:
         elif trial.error is not None:
             names = self.culprits(trial)
             any_name = "|".join(map(re.escape, names))
-            if not names or not re.search(rf"\b({any_name})\b", str(trial.error)):
+            named = re.search(rf"\b({any_name})\b", str(trial.error))
+            if not (names and named):
                 yield f"none of {names} is named in: {trial.error}"
             # A wire that is damaged may show by a timeout alone, a death closes
             # connections.
@@ -508,25 +541,32 @@ class Trials:
         for fault in trial.happened:
             if isinstance(fault, str):
                 names.add(fault)
+                continue
             # Two wires make a connection: an error may name either end.
-            elif fault.wire // 2 < len(trial.ends):
-                names.update(trial.ends[fault.wire // 2])
+            connection = fault.wire // 2
+            if connection < len(trial.ends):
+                names.update(trial.ends[connection])
+
         job = self.case.problem.job
         for process in names & job.processes.keys():
-            names.update(job.tasks[task].name for task in job.processes[process])
+            tasks = job.processes[process]
+            names.update(job.tasks[task].name for task in tasks)
         # The error is the coordinator's own: its name would blame nobody.
         return sorted(names - {COORDINATOR})
 
     def _differences(self, run: EmulatedRun) -> Iterator[str]:
         """Yield how a result differs from that without faults."""
-        sound = self.sound
-        if run.results.keys() != sound.results.keys():
-            yield f"results of {sorted(run.results)}, not {sorted(sound.results)}"
+        found = run.results
+        wanted = self.sound.results
+        if found.keys() != wanted.keys():
+            yield f"results of {sorted(found)}, not {sorted(wanted)}"
             return
-        for name, arrays in sound.results.items():
+        for name, arrays in wanted.items():
             for key, array in arrays.items():
                 # To the last bit: faults may cost time, never change what was computed.
-                if not np.array_equal(run.results[name][key], array):
+                if not np.array_equal(found[name][key], array):
                     yield f"{key} of {name} differs"
-        if not np.array_equal(run.realization.volumes, sound.realization.volumes):
+
+        volumes = self.sound.realization.volumes
+        if not np.array_equal(run.realization.volumes, volumes):
             yield "volumes differ"

@@ -60,11 +60,16 @@ class Draws:
         # A stream of its own: how many tokens are drawn must not move what wires do.
         self.secret = random.Random(-seed - 1).randbytes  # noqa: S311 -- likewise
         self.calm = calm
+
         #: Share of pieces that are cut or held back, and how long, wall seconds.
-        self._share = 0.0 if calm else self._random.choice((0.02, 0.1, 0.4))
-        self._longest = 0.0 if calm else self._random.choice((1e-4, 2e-3, 3e-2))
+        self._share = 0.0
+        self._longest = 0.0
         #: Bytes that a wire holds, which is more than a handshake says.
-        self.room = _ROOM if calm else self._random.choice((4096, 1 << 15, _ROOM))
+        self.room = _ROOM
+        if not calm:
+            self._share = self._random.choice((0.02, 0.1, 0.4))
+            self._longest = self._random.choice((1e-4, 2e-3, 3e-2))
+            self.room = self._random.choice((4096, 1 << 15, _ROOM))
 
     def delay(self) -> float:
         """Return the wall seconds that a wire holds a piece back."""
@@ -87,7 +92,12 @@ class Draws:
 class Wire:
     """Carries the bytes of one direction from a socket to its peer."""
 
-    def __init__(self, network: Network, number: int, receiver: VirtualSocket) -> None:
+    def __init__(
+        self,
+        network: Network,
+        number: int,
+        receiver: VirtualSocket,
+    ) -> None:
         self._network = network
         self.number = number
         self._receiver = receiver
@@ -102,7 +112,8 @@ class Wire:
     def room(self) -> int:
         """Bytes that may be sent now."""
         unread = self._held + len(self._receiver.came)
-        return max(self._network.draws.room - unread, 0)
+        rest = self._network.draws.room - unread
+        return max(rest, 0)
 
     def carry(self, data: bytes) -> None:
         """Take bytes, or the end of the stream if there are none."""
@@ -112,19 +123,24 @@ class Wire:
 
         if damage is not None and damage.byte < self.carried:
             self._damage = None
-            data = self._damage_bytes(damage, data, damage.byte - begin)
+            place = damage.byte - begin
+            data = self._damage_bytes(damage, data, place)
         elif damage is not None and damage.kind == "again":
             self._said += data
 
-        while (size := self._network.draws.piece(len(data))) < len(data):
+        draws = self._network.draws
+        size = draws.piece(len(data))
+        while size < len(data):
             self._pass_on(data[:size])
             data = data[size:]
+            size = draws.piece(len(data))
         self._pass_on(data)
 
     def _damage_bytes(self, damage: Damage, data: bytes, place: int) -> bytes:
         """Do a damage at a place of ``data``; return what the wire carries of it."""
         network = self._network
         receiver = self._receiver
+        head = data[:place]
         network.happen(damage)
         match damage.kind:
             case "reset":
@@ -132,24 +148,28 @@ class Wire:
                 receiver.peer.broken = True
                 network.touch(receiver, receiver.peer)
             case "truncate":
-                self._pass_on(data[:place])
+                self._pass_on(head)
                 receiver.peer.broken = True
                 network.touch(receiver.peer)
                 return b""
             case "corrupt":
                 # One bit, by the place: a damage that is repeated is the same one.
-                byte = data[place] ^ (1 << damage.byte % 8)
-                return data[:place] + bytes([byte]) + data[place + 1 :]
+                bit = 1 << damage.byte % 8
+                byte = data[place] ^ bit
+                tail = data[place + 1 :]
+                return head + bytes([byte]) + tail
             case "delay":
                 self._due = network.now + damage.seconds
             case "again":
-                network.repeat(receiver.address, bytes(self._said) + data[:place])
+                said = bytes(self._said) + head
+                network.repeat(receiver.address, said)
         return data
 
     def _pass_on(self, data: bytes) -> None:
         network = self._network
+        due = network.now + network.draws.delay()
         # TCP keeps the order: nothing arrives before what was sent earlier.
-        self._due = max(self._due, network.now + network.draws.delay())
+        self._due = max(self._due, due)
         if self._due <= network.now and not self._waiting:
             self._receiver.on_bytes(data, self.number)
             return
@@ -233,7 +253,8 @@ class VirtualSocket:
 
     def listen(self, _backlog: int = 0) -> None:
         """Accept connections at the address."""
-        self.queue = deque() if self.queue is None else self.queue
+        if self.queue is None:
+            self.queue = deque()
 
     def connect(self, address: Address) -> None:
         """Connect to who listens."""
@@ -258,15 +279,20 @@ class VirtualSocket:
 
     def send(self, data: bytes | memoryview) -> int:
         """Send some of it."""
+        self._check_open()
+        count = min(len(data), self.wire.room)
+        if not count:
+            raise BlockingIOError
+        piece = bytes(data[:count])
+        self.wire.carry(piece)
+        return count
+
+    def _check_open(self) -> None:
+        """Refuse what a kernel refuses of a socket that is closed, or was reset."""
         if self._fd < 0:
             raise _error(errno.EBADF)
         if self.broken:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-        count = min(len(data), self.wire.room)
-        if not count:
-            raise BlockingIOError
-        self.wire.carry(bytes(data[:count]))
-        return count
 
     def sendmsg(self, views: Sequence[memoryview]) -> int:
         """Send some of them."""
@@ -274,16 +300,14 @@ class VirtualSocket:
 
     def recv_into(self, view: memoryview) -> int:
         """Receive; 0 is the end of the stream."""
-        if self._fd < 0:
-            raise _error(errno.EBADF)
-        if self.broken:
-            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        self._check_open()
         if not self.came:
             if self.ended:
                 return 0
             raise BlockingIOError
 
-        count = self._network.draws.piece(min(len(view), len(self.came)))
+        most = min(len(view), len(self.came))
+        count = self._network.draws.piece(most)
         view[:count] = self.came[:count]
         del self.came[:count]
         self._network.touch(self.peer)  # there is room again
@@ -292,7 +316,8 @@ class VirtualSocket:
     def recv(self, size: int) -> bytes:
         """Receive up to so many bytes."""
         data = bytearray(min(size, _CHUNK))
-        return bytes(data[: self.recv_into(memoryview(data))])
+        count = self.recv_into(memoryview(data))
+        return bytes(data[:count])
 
     def shutdown(self, _how: int) -> None:
         """Say no more."""
@@ -303,8 +328,10 @@ class VirtualSocket:
         """Let go; the peer sees an end, or a reset if something was not read."""
         if self._fd < 0:
             return
-        _, port = self.address
-        self._network.forget(self._fd, 0 if self.queue is None else port)
+        port = 0
+        if self.queue is not None:
+            _, port = self.address
+        self._network.forget(self._fd, port)
         self._fd = -1
         for connection in self.queue or ():
             connection.close()
@@ -361,11 +388,13 @@ class Network:
     def happen(self, fault: Damage | str) -> None:
         """Note that a fault has come about."""
         self.happened.append(fault)
-        self.began = min(self.began, self.now - EPOCH)
+        seconds = self.now - EPOCH
+        self.began = min(self.began, seconds)
 
     def note(self, wire: int, data: bytes) -> None:
         """Take bytes that arrive into the fingerprint."""
-        self._digest.update(b"%d %r %d " % (wire, self.now, len(data)))
+        head = b"%d %r %d " % (wire, self.now, len(data))
+        self._digest.update(head)
         self._digest.update(data)
 
     def adopt(self, sock: VirtualSocket) -> int:
@@ -405,12 +434,17 @@ class Network:
         if listener is None or listener.queue is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         self._ports += 1
-        sock.address = sock.address[0], self._ports
+        host, _ = sock.address
+        sock.address = host, self._ports
+
         peer = VirtualSocket(self, listener.owner)
         peer.address = listener.address
         self._join(sock, peer)
         self._join(peer, sock)
-        self.ends.append((_name_of(sock.owner), _name_of(listener.owner)))
+
+        connecting = _name_of(sock.owner)
+        listening = _name_of(listener.owner)
+        self.ends.append((connecting, listening))
         listener.queue.append(peer)
         self.touch(listener)
 

@@ -18,6 +18,7 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from typing_extensions import override
@@ -48,6 +49,10 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
+def _forget(process: VirtualProcess, task: asyncio.Task[Any]) -> None:
+    process.tasks.pop(task, None)
+
+
 class Stuck(Exception):
     """Nothing will ever happen again, or too much."""
 
@@ -55,7 +60,12 @@ class Stuck(Exception):
 class VirtualProcess:
     """A process of the world: some tasks, timers and sockets that end together."""
 
-    def __init__(self, world: World, name: str, parent: VirtualProcess | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        parent: VirtualProcess | None,
+    ) -> None:
         self.name = name
         self.parent = parent
         self.number = _FIRST_ID + len(world.processes)
@@ -88,7 +98,12 @@ class _Selector:
     def get_key(self, fd: int) -> selectors.SelectorKey:
         return self._keys[fd]
 
-    def register(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
+    def register(
+        self,
+        fd: int,
+        events: int,
+        data: Any,
+    ) -> selectors.SelectorKey:
         if fd not in self._world.network.sockets:
             raise ValueError(f"no socket {fd}")
         return self._set(fd, events, data)
@@ -246,9 +261,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         if process is not None:
             process.tasks[task] = None
-            task.add_done_callback(
-                lambda task: process.tasks.pop(task, None), context=_THE_WORLD
-            )
+            forget = partial(_forget, process)
+            task.add_done_callback(forget, context=_THE_WORLD)
         return task
 
     def drop(self, process: VirtualProcess) -> None:
@@ -282,11 +296,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def timers(self) -> list[str]:
         """Return the timers that are set, without those of the world itself."""
-        return [
-            repr(handle)
-            for handle in self._scheduled
-            if not handle.cancelled() and _process_of(handle) is not None
-        ]
+        handles = [handle for handle in self._scheduled if not handle.cancelled()]
+        return [repr(handle) for handle in handles if _process_of(handle) is not None]
 
 
 class World:
@@ -304,7 +315,8 @@ class World:
         damages: Iterable[Damage] = (),
         deaths: Mapping[str, int] | None = None,
     ) -> None:
-        self.network = Network(Draws(seed, calm=calm), damages, self._at)
+        draws = Draws(seed, calm=calm)
+        self.network = Network(draws, damages, self._at)
         self.deaths = dict(deaths or {})
         self.processes: list[VirtualProcess] = []
         self._turns = 0
@@ -342,25 +354,34 @@ class World:
         return fd, path
 
     def _open_memory(self, path: str, _access: int) -> int:
-        self._opened.append(os.dup(self._memory[path]))
-        return self._opened[-1]
+        fd = os.dup(self._memory[path])
+        self._opened.append(fd)
+        return fd
 
     # Time.
 
     def pass_time(self, timeout: float | None) -> None:
         """Go to the next timer."""
         self._turns += 1
+        now = self.network.now
+
         if timeout is None:
-            raise Stuck(f"nothing will happen any more after {self.network.now:.3f} s")
+            raise Stuck(f"nothing will happen any more after {now:.3f} s")
         if self._turns > TURNS:
             raise Stuck(f"{TURNS} turns of the loop, and it goes on")
         if timeout > 0:
             self.network.now = self.loop.next_timer()
         else:
-            now = self.network.now  # late in a long job a turn is less than floats tell
-            self.network.now = max(now + _TURN, math.nextafter(now, math.inf))
+            # Late in a long job a turn is less than floats tell.
+            least = math.nextafter(now, math.inf)
+            self.network.now = max(now + _TURN, least)
 
-    def _at(self, wall: float, callback: Callable[..., object], *args: Any) -> None:
+    def _at(
+        self,
+        wall: float,
+        callback: Callable[..., object],
+        *args: Any,
+    ) -> None:
         """Call back at a wall time, as the world itself."""
         self.loop.call_at(wall, callback, *args, context=_THE_WORLD)
 
@@ -380,12 +401,14 @@ class World:
         """Start a process; a parent that lives gets a call when it ends."""
         process = VirtualProcess(self, name, _PROCESS.get())
         self.processes.append(process)
-        task = self.loop.create_task(self._live(process, work), context=process.context)
+        life = self._live(process, work)
+        task = self.loop.create_task(life, context=process.context)
 
         def end(_: asyncio.Task[int]) -> None:
             if process.code is None:
                 is_failure = task.cancelled() or task.exception()
-                self._end(process, 1 if is_failure else task.result())
+                code = 1 if is_failure else task.result()
+                self._end(process, code)
 
         task.add_done_callback(end, context=_THE_WORLD)
         process.tasks.pop(task)  # it ends the others
@@ -420,13 +443,14 @@ class World:
 
     def kill(self, process: VirtualProcess) -> None:
         """End a process at once, as SIGKILL does, and its children with it."""
-        if process.code is None:
-            process.dead = True
-            self.loop.drop(process)
-            self._end(process, KILLED)
-            for child in self.processes:
-                if child.parent is process:
-                    self.kill(child)
+        if process.code is not None:
+            return
+        process.dead = True
+        self.loop.drop(process)
+        self._end(process, KILLED)
+        for child in self.processes:
+            if child.parent is process:
+                self.kill(child)
 
     def _end(self, process: VirtualProcess, code: int) -> None:
         process.code = code
@@ -451,9 +475,11 @@ class World:
 
     def close(self) -> None:
         """End everything; complain of what is left over."""
-        self.complaints += [f"a timer is left: {timer}" for timer in self.loop.timers()]
-        owners = [sock.owner for sock in self.network.sockets.values()]
-        self.complaints += [f"a socket of {o.name} is left" for o in owners if o]
+        for timer in self.loop.timers():
+            self.complaints.append(f"a timer is left: {timer}")
+        for sock in self.network.sockets.values():
+            if sock.owner:
+                self.complaints.append(f"a socket of {sock.owner.name} is left")
 
         rest = [task for task in self._lives if not task.done()]
         for process in self.processes:
@@ -470,16 +496,19 @@ class World:
                 self.loop.abort_all()
                 self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
-
-        inodes = {os.fstat(fd).st_ino for fd in self._memory.values()}
-        for fd in self._opened:  # the number may be another file's by now
-            with contextlib.suppress(OSError):
-                if os.fstat(fd).st_ino in inodes:
-                    os.close(fd)
-        for fd in self._memory.values():
-            os.close(fd)
+        self._close_memory()
         # A coordinator moves all objects that are there when it begins, those of the
         # world too, where the garbage collector seldom looks.
         self._lives.clear()
         for process in self.processes:
             process.never.clear()
+
+    def _close_memory(self) -> None:
+        inodes = {os.fstat(fd).st_ino for fd in self._memory.values()}
+        for fd in self._opened:  # the number may be another file's by now
+            with contextlib.suppress(OSError):
+                inode = os.fstat(fd).st_ino
+                if inode in inodes:
+                    os.close(fd)
+        for fd in self._memory.values():
+            os.close(fd)
