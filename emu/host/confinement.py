@@ -161,6 +161,7 @@ def _read_apart(
                     named["tell"] = functools.partial(_send, stream, "line")
                 work = functools.partial(read, *values, **named)
                 _answer(work, stream, memory, bounds)
+
         os.close(answers_of_child)
         with os.fdopen(answers, "rb") as stream, _reap(child) as statuses:
             answer = _receive(stream, tell)

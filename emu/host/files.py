@@ -91,8 +91,9 @@ _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `whole_file` names them
 
 def cache_home() -> Path:
     """Return emu's folder in the user's cache directory (XDG)."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "emu"
+    stated = os.environ.get("XDG_CACHE_HOME")
+    home = Path(stated) if stated else Path.home() / ".cache"
+    return home / "emu"
 
 
 @contextlib.contextmanager
@@ -101,8 +102,10 @@ def scratch_folder(purpose: Literal["trial", "metis", "virtual"]) -> Iterator[Pa
     import tempfile  # noqa: PLC0415 - emu --help does without
 
     prefix = f"emu-{purpose}-{os.getpid()}-"
+    parent = None
     # What ranks of a virtual cluster hand on is as large as their tensors.
-    parent = _MEMORY if purpose == "virtual" and _MEMORY.is_dir() else None
+    if purpose == "virtual" and _MEMORY.is_dir():
+        parent = _MEMORY
     with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
         yield Path(folder)
 
@@ -140,9 +143,8 @@ def _is_orphan(path: Path, pattern: re.Pattern[str]) -> bool:
     import psutil  # noqa: PLC0415 - emu --help does without
 
     match = pattern.fullmatch(path.name)
-    return (
-        match is not None
-        and not path.is_symlink()
-        and path.stat().st_uid == os.getuid()
-        and not psutil.pid_exists(int(match[1]))
-    )
+    if match is None or path.is_symlink():
+        return False
+    is_own = path.stat().st_uid == os.getuid()
+    process = int(match[1])
+    return is_own and not psutil.pid_exists(process)

@@ -106,7 +106,11 @@ def code_runs() -> bool:
     return _consent.get().runs
 
 
-def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") -> None:
+def ask_to_run(
+    file: str,
+    what: str,
+    problem: Callable[[], str] = lambda: "",
+) -> None:
     """Say that code of others is about to run; to be called before each time.
 
     It is ``what``, by purpose and name (``rule mine.py:Equal``), of a file or module;
@@ -190,7 +194,14 @@ def module_text(module: str) -> str:
         return file.read()
 
 
-def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -> str:
+def class_problem(
+    text: str,
+    file: str,
+    name: str,
+    method: str,
+    *,
+    sure: bool,
+) -> str:
     """Return why a text defines no class with a method; empty where it may.
 
     Only the text is looked at. What it imports or computes shows when it runs; ``sure``

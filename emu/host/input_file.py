@@ -252,6 +252,7 @@ def map_member(file: BufferedReader) -> NDArray[Any]:
     if math.prod(shape) * dtype.itemsize > rest:
         text = f"its header says {dtype} of shape {shape}"
         raise ValueError(f"{text}, and {rest} bytes follow")
+
     order: Any = "F" if fortran else "C"
     mapped = np.memmap(
         file,

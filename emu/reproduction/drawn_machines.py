@@ -121,7 +121,11 @@ def with_peak_to_mean(flows: Floats, ratio: float) -> Floats:
     return np.asarray(factor * proportions)
 
 
-def _edges_between(job: Job, source: str, destination: str) -> NDArray[np.int64]:
+def _edges_between(
+    job: Job,
+    source: str,
+    destination: str,
+) -> NDArray[np.int64]:
     """Return the positions of the edges from one kind of task to another."""
     positions = []
     for position, edge in enumerate(job.edges):
@@ -132,7 +136,11 @@ def _edges_between(job: Job, source: str, destination: str) -> NDArray[np.int64]
     return np.array(positions, dtype=np.int64)
 
 
-def scale_flows(job: Job, realization: Realization, ratio: float) -> Realization:
+def scale_flows(
+    job: Job,
+    realization: Realization,
+    ratio: float,
+) -> Realization:
     """Return a realization whose flows from stores to samplers have a PMR.
 
     What a sampler sends to its worker grows and shrinks with what it gets.

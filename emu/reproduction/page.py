@@ -109,6 +109,7 @@ def _draw_grid(axis: Axis, unit: str) -> list[str]:
             to_y=y,
             style=f'stroke="{colour}"',
         )
+
         # 3 * 0.1 would read 0.30000000000000004 in more digits.
         number = format_number(round(mark, 9))
         label = _text(
@@ -133,6 +134,7 @@ def _draw_found(
     for x, value in zip(places, found, strict=True):
         y = axis.y(value.mean)
         points.append(f"{x:.1f},{y:.1f}")
+
         bar = _line(
             x,
             axis.y(value.mean + value.half),
@@ -238,6 +240,7 @@ def _card(claim: Claim, rows: Sequence[Row]) -> str:
         )
     cost = f"{first.seconds:.1f} s of CPU" if first.settings else ""
     remarks = [claim.why, first.settings, claim.reading, cost]
+
     heading = escape(f"{claim.place.capitalize()}: {claim.title}")
     parts = [
         f"<h3>{heading}</h3>",
