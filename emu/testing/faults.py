@@ -120,7 +120,12 @@ def attempt(
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     mutant = fault.plant(text)
     if mutant is None:
-        return Outcome(fault.case, "gone", "", 0.0)
+        return Outcome(
+            case=fault.case,
+            fate="gone",
+            seen_by="",
+            seconds=0.0,
+        )
     status = path.stat()
     read_at = status.st_atime_ns
     written_at = status.st_mtime_ns

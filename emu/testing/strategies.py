@@ -111,8 +111,8 @@ def random_problem(
         cluster = with_faults(cluster, faults)
     if latencies:
         cluster = _with_latencies(cluster, rng)
-    machine_of = rng.integers(0, machines, tasks)
-    placement = Placement(tuple(machine_of.tolist()))
+    machine_of = rng.integers(0, machines, tasks).tolist()
+    placement = Placement(tuple(machine_of))
 
     of_tasks = (tasks, iterations)
     of_edges = (len(edges), iterations)
@@ -191,9 +191,9 @@ def _edges(
             coflow = _pick_name(rng, ["", "a", "b", "b"])
 
         edge = Edge(
-            source,
-            destination,
-            lag,
+            source=source,
+            destination=destination,
+            lag=lag,
             credit=credit,
             channel=channel,
             latest=is_newest,

@@ -434,8 +434,8 @@ class _Auditor:
             excess, begin, end = worst_interval(
                 self._schedule,
                 port,
-                1 + self._relative,
-                self._unpaced,
+                factor=1 + self._relative,
+                tolerance=self._unpaced,
             )
             excess -= self._at_once(most)
             if excess > 0.0:

@@ -521,7 +521,12 @@ def effect_of_slight_delays(
         # Ends of tasks are as late as those of flows: either may change an order.
         tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)
-        end = makespan(problem, late, policy, profile=profile)
+        end = makespan(
+            problem,
+            late,
+            policy=policy,
+            profile=profile,
+        )
         shift = abs(end / schedule.length - 1)
         worst = max(worst, shift)
     return worst

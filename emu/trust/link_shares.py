@@ -376,7 +376,8 @@ def lone_rates(
         # Those that begin before it ends, less those of them that end before it begins.
         starts = start[rows]
         ends = end[rows]
-        start_counts = np.searchsorted(np.sort(starts), ends, "left")
+        sorted_starts = np.sort(starts)
+        start_counts = np.searchsorted(sorted_starts, ends, "left")
         over = np.searchsorted(np.sort(ends), starts, "right")
         is_alone[rows] &= start_counts - over == 1  # itself
 

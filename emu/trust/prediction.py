@@ -128,7 +128,7 @@ def judge_prediction(
     elif not chance:
         late.sort(key=lambda drift: -abs(drift[1]))
         flows = [flow for flow, _ in late]
-        causes = list_causes(emulated, simulation, links, flows, observed)
+        causes = list_causes(emulated, simulation, links, late=flows, observed=observed)
         changed = ChangedSimulation(simulation, policy)
         reasons = name_cause(causes, changed, difference)
     # Since the first task that ended so far off, whatever came later.
@@ -161,8 +161,11 @@ def _late_flows(
     by_network: float,
 ) -> list[tuple[Flow, float]]:
     """Return the flows that moved the end as it moved, and seconds of each."""
-    return [
-        ((drift.link.edge, drift.link.iteration), drift.seconds)
-        for drift in divergences(emulated, replayed)
-        if drift.link.edge >= 0 and drift.seconds * by_network > 0
-    ]
+    late = []
+    for drift in divergences(emulated, replayed):
+        link = drift.link
+        moved_alike = drift.seconds * by_network > 0
+        if link.edge >= 0 and moved_alike:
+            flow = (link.edge, link.iteration)
+            late.append((flow, drift.seconds))
+    return late

@@ -61,23 +61,27 @@ def host_figures(statistics: Statistics) -> HostFigures:
 
     ``statistics``: of every node process, as `emu_nodes.runtime` counts them.
     """
-    host_metrics = [figures["host_metrics"] for figures in statistics.values()]
+    loops = [figures["host_metrics"] for figures in statistics.values()]
     pacers = [figures["pacer"] for figures in statistics.values()]
     edges = [edge for figures in statistics.values() for edge in figures["sent"]]
+    hosts = [loop["host"] for loop in loops]
+    loop_lags = [loop["loop_lag_mean"] for loop in loops]
+    cpu_waits = [loop["waited"] / max(loop["seconds"], 1e-9) for loop in loops]
     # Means are weighed by wakes: a pacer that hardly woke says little.
     wakes = sum(pacer["wakes"] for pacer in pacers)
+    pacer_lags = sum(pacer["mean_lag"] * pacer["wakes"] for pacer in pacers)
 
     return HostFigures(
-        loop_lag_mean=float(np.mean([v["loop_lag_mean"] for v in host_metrics])),
-        loop_lag_max=max(v["loop_lag_max"] for v in host_metrics),
-        pacer_lag_mean=sum(p["mean_lag"] * p["wakes"] for p in pacers) / max(wakes, 1),
-        pacer_lag_max=max(p["max_lag"] for p in pacers),
+        loop_lag_mean=float(np.mean(loop_lags)),
+        loop_lag_max=max(loop["loop_lag_max"] for loop in loops),
+        pacer_lag_mean=pacer_lags / max(wakes, 1),
+        pacer_lag_max=max(pacer["max_lag"] for pacer in pacers),
         late_sends=sum(edge["late_sends"] for edge in edges),
         max_behind=max((edge["max_behind"] for edge in edges), default=0.0),
         max_stale=max((edge["max_stale"] for edge in edges), default=0.0),
-        cpu_busy=max(_share(v["host"], "busy") for v in host_metrics),
-        cpu_steal=max(_share(v["host"], "steal") for v in host_metrics),
-        cpu_wait=max(v["waited"] / max(v["seconds"], 1e-9) for v in host_metrics),
+        cpu_busy=max(_share(host, "busy") for host in hosts),
+        cpu_steal=max(_share(host, "steal") for host in hosts),
+        cpu_wait=max(cpu_waits),
     )
 
 
@@ -414,7 +418,9 @@ def _list_remedies(
 
 def round_up(value: float) -> float:
     """Return the next number of two digits, as people write scales."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    power = math.floor(math.log10(value))
+    step = 10.0 ** (power - 1)
     # Less a trifle, so that two digits stay what they are; binary fractions are rounded
     # off.
-    return round(math.ceil(value / step - 1e-9) * step, 12)
+    steps = math.ceil(value / step - 1e-9)
+    return round(steps * step, 12)

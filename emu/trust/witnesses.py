@@ -86,8 +86,17 @@ class Witnesses:
         measurement.
         """
         judge = partial(judge_prediction, threshold=prediction.threshold)
-        by_packets = judge(self.packets, self.fluid, self.fluid)
-        run = judge(self.measured, self.packets, self.packets, observed=observed)
+        by_packets = judge(
+            self.packets,
+            predicted=self.fluid,
+            replayed=self.fluid,
+        )
+        run = judge(
+            self.measured,
+            predicted=self.packets,
+            replayed=self.packets,
+            observed=observed,
+        )
         maxmin = self.maxmin.makespan
         fluid = self.fluid.makespan
         of_packets = [*self._of_rule(maxmin, fluid, by_packets)]

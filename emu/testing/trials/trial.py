@@ -218,7 +218,13 @@ class _NoMetrics:
 
     def use(self) -> HostUse:
         idle = dict.fromkeys(("busy", "idle", "steal"), 0.0)
-        return HostUse(0.0, 0.0, 0.0, 0.0, idle)
+        return HostUse(
+            seconds=0.0,
+            loop_lag_mean=0.0,
+            loop_lag_max=0.0,
+            waited=0.0,
+            host=idle,
+        )
 
 
 class VirtualLauncher(Launcher):
@@ -412,9 +418,9 @@ async def _run_once(
 ) -> EmulatedRun:
     coordinator = Coordinator(
         case.problem,
-        case.policy,
-        settings,
-        case.expected,
+        policy=case.policy,
+        settings=settings,
+        expected=case.expected,
         log=log,
         observer=observer,
     )
@@ -480,7 +486,8 @@ class Trials:
         for _ in range(count):
             kind = draw.choice(_KINDS)
             if kind == "kill":
-                name = draw.choice(sorted(trial.steps))
+                names = sorted(trial.steps)
+                name = draw.choice(names)
                 deaths[name] = draw.randint(1, trial.steps[name])
                 continue
 
@@ -522,18 +529,23 @@ class Trials:
         if trial.run is not None:
             yield from self._differences(trial.run)
         elif trial.error is not None:
-            names = self.culprits(trial)
-            any_name = "|".join(map(re.escape, names))
-            named = re.search(rf"\b({any_name})\b", str(trial.error))
-            if not (names and named):
-                yield f"none of {names} is named in: {trial.error}"
-            # A wire that is damaged may show by a timeout alone, a death closes
-            # connections.
-            only_deaths = all(isinstance(fault, str) for fault in trial.happened)
-            if only_deaths and trial.noticed > PROMPT:
-                yield f"it took {trial.noticed:.1f} s: {trial.error}"
+            yield from self._faults_of_error(trial, str(trial.error))
         elif COORDINATOR not in trial.happened:
             yield "neither a result nor an error"
+
+    def _faults_of_error(self, trial: Trial, error: str) -> Iterator[str]:
+        """Yield what is wrong with an error: whom it names, and when it came."""
+        names = self.culprits(trial)
+        any_name = "|".join(map(re.escape, names))
+        named = re.search(rf"\b({any_name})\b", error)
+        if not (names and named):
+            yield f"none of {names} is named in: {error}"
+
+        # A wire that is damaged may show by a timeout alone, a death closes
+        # connections.
+        only_deaths = all(isinstance(fault, str) for fault in trial.happened)
+        if only_deaths and trial.noticed > PROMPT:
+            yield f"it took {trial.noticed:.1f} s: {error}"
 
     def culprits(self, trial: Trial) -> list[str]:
         """Return the names of which an error must name one."""

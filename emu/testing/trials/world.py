@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import math
 import os
-import selectors
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
+from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import Any, cast
 
 from typing_extensions import override
@@ -26,10 +26,8 @@ from typing_extensions import override
 from emu.host.this_host import Host, create_memory
 from emu.testing.trials.wires import Damage, Draws, Network, VirtualSocket
 
-_PROCESS: contextvars.ContextVar[VirtualProcess | None] = contextvars.ContextVar(
-    "process", default=None
-)
-_THE_WORLD = contextvars.Context()
+_PROCESS: ContextVar[VirtualProcess | None] = ContextVar("process", default=None)
+_THE_WORLD = Context()
 _FIRST_ID = 1 << 23  # no process of Linux has such a number
 _AT_ONCE = 1e-11  # wall seconds, less than any clock shows
 _TURN = 1e-10  # wall seconds that a turn of the loop takes: none would let loops spin
@@ -39,7 +37,7 @@ KILLED = -9
 
 
 def _process_of(handle: asyncio.Handle) -> VirtualProcess | None:
-    context: contextvars.Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001
+    context: Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001
     # A handle runs in its context, and has no public way to it before Python 3.14.
     return context.get(_PROCESS)
 
@@ -69,7 +67,7 @@ class VirtualProcess:
         self.name = name
         self.parent = parent
         self.number = _FIRST_ID + len(world.processes)
-        self.context = contextvars.copy_context()
+        self.context = copy_context()
         self.context.run(_PROCESS.set, self)
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.steps = 0
@@ -89,13 +87,13 @@ class _Selector:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._keys: dict[int, selectors.SelectorKey] = {}
+        self._keys: dict[int, SelectorKey] = {}
         self.hot = world.network.hot
 
-    def get_map(self) -> Mapping[int, selectors.SelectorKey]:
+    def get_map(self) -> Mapping[int, SelectorKey]:
         return self._keys
 
-    def get_key(self, fd: int) -> selectors.SelectorKey:
+    def get_key(self, fd: int) -> SelectorKey:
         return self._keys[fd]
 
     def register(
@@ -103,37 +101,38 @@ class _Selector:
         fd: int,
         events: int,
         data: Any,
-    ) -> selectors.SelectorKey:
+    ) -> SelectorKey:
         if fd not in self._world.network.sockets:
             raise ValueError(f"no socket {fd}")
         return self._set(fd, events, data)
 
-    def modify(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
+    def modify(self, fd: int, events: int, data: Any) -> SelectorKey:
         if self._world.buried:  # its socket may have died with its process
             return self._set(fd, events, data)
         return self.register(fd, events, data)
 
-    def _set(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
-        key = selectors.SelectorKey(fd, fd, events, data)
+    def _set(self, fd: int, events: int, data: Any) -> SelectorKey:
+        key = SelectorKey(fd, fd, events, data)
         self._keys[fd] = key
         self.hot[fd] = None
         return key
 
-    def unregister(self, fd: int) -> selectors.SelectorKey:
+    def unregister(self, fd: int) -> SelectorKey:
         self.hot.pop(fd, None)
         return self._keys.pop(fd)
 
     def select(self, timeout: float | None) -> list[tuple[Any, int]]:
+        sockets = self._world.network.sockets
         ready = []
         for fd in list(self.hot):
             key = self._keys.get(fd)
-            sock = self._world.network.sockets.get(fd)
+            sock = sockets.get(fd)
             mask = 0
             if key is not None and sock is not None:
                 if sock.readable:
-                    mask |= selectors.EVENT_READ
+                    mask |= EVENT_READ
                 if sock.writable:
-                    mask |= selectors.EVENT_WRITE
+                    mask |= EVENT_WRITE
                 mask &= key.events
             if mask:
                 ready.append((key, mask))
@@ -159,7 +158,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, world: World) -> None:
         self._world = world
         self.selector = _Selector(world)
-        super().__init__(cast("selectors.BaseSelector", self.selector))
+        super().__init__(cast("BaseSelector", self.selector))
         # Asyncio runs timers that are due within it: by default it is the real clock's.
         self._clock_resolution = _AT_ONCE
         self.set_task_factory(cast("Any", self._task))
@@ -178,7 +177,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self,
         callback: Callable[..., object],
         *args: Any,
-        context: contextvars.Context | None = None,
+        context: Context | None = None,
     ) -> asyncio.Handle:
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         if process is not None:
@@ -233,8 +232,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         **options: Any,
     ) -> Any:
         if address:
-            listener = self._world.network.listen(address, _PROCESS.get())
-            options["sock"] = listener
+            options["sock"] = self._world.listen(address)
         return await super().create_server(factory, **options)
 
     @override
@@ -255,7 +253,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self,
         loop: asyncio.AbstractEventLoop,
         work: Coroutine[Any, Any, Any],
-        context: contextvars.Context | None = None,
+        context: Context | None = None,
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(work, loop=loop, context=context)
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
@@ -337,10 +335,8 @@ class World:
             name_of_clock=lambda: "virtual",
             process_id=lambda: getattr(_PROCESS.get(), "number", _FIRST_ID - 1),
             draw=self.network.draws.secret,
-            open_socket=cast("Any", lambda *_, **__: self.open_socket()),
-            listen=cast(
-                "Any", lambda address, **_: self.network.listen(address, _PROCESS.get())
-            ),
+            open_socket=cast("Any", self.open_socket),
+            listen=cast("Any", self.listen),
             create_memory=self._create_memory,
             open_memory=self._open_memory,
             precise_timers=lambda: False,
@@ -385,9 +381,13 @@ class World:
         """Call back at a wall time, as the world itself."""
         self.loop.call_at(wall, callback, *args, context=_THE_WORLD)
 
-    def open_socket(self) -> VirtualSocket:
-        """Return a socket of the process that runs."""
+    def open_socket(self, *_: Any, **__: Any) -> VirtualSocket:
+        """Return a socket of the process that runs, whatever its kind."""
         return VirtualSocket(self.network, _PROCESS.get())
+
+    def listen(self, address: tuple[Any, ...], **_: Any) -> VirtualSocket:
+        """Return a socket of the process that runs, which listens at an address."""
+        return self.network.listen(address, _PROCESS.get())
 
     # Processes.
 

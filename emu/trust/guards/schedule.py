@@ -94,8 +94,8 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     volumes = np.where(never_came, 0.0, sizes)
     least = earliest_ends(
         schedule.problem,
-        evidence.times,
-        volumes,
+        times=evidence.times,
+        volumes=volumes,
         at_once=evidence.at_once,
     )
     slack = _tolerance(evidence) + 1e-9 * least

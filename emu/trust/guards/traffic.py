@@ -76,7 +76,8 @@ def of_flows(
     most_since_0 = best_sums(place, sent, sent + capacity * start)
     excess = most_since_0 - capacity * end
     # Sums of many volumes and products of large times are exact to some last bits only.
-    rounding = 1e-9 * (sent + capacity * (end - start)) + 1e-12 * capacity * end
+    carried = capacity * (end - start)
+    rounding = 1e-9 * (sent + carried) + 1e-12 * capacity * end
     over = np.flatnonzero(excess > depth + rounding)
     if not over.size:
         return None
@@ -84,7 +85,8 @@ def of_flows(
     worst = int(np.argmax(excess))
     # It begins where these flows, the latest first, overfill the most.
     latest = np.argsort(-start[: worst + 1], kind="stable")
-    fill = np.cumsum(sent[latest]) + capacity * start[latest]
+    fill_at_start = capacity * start[latest]
+    fill = np.cumsum(sent[latest]) + fill_at_start
     first = latest[int(np.argmax(fill))]
     return Overflow(
         at=float(end[over[0]]),
@@ -119,8 +121,10 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     edge, iteration = schedule.flows().T
     # The earliest that a byte could leave, whatever its rates were.
     ready = schedule.task_end[source_of[edge], iteration]
-    arrival = evidence.grid(evidence.received, "last")[edge, iteration]
-    volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
+    arrivals = evidence.grid(evidence.received, "last")
+    received = evidence.grid(evidence.received, "bytes")
+    arrival = arrivals[edge, iteration]
+    volumes = received[edge, iteration]
     is_known = np.isfinite(ready) & np.isfinite(arrival) & (volumes > 0)
     edge = edge[is_known]
     ready = ready[is_known]
@@ -394,9 +398,11 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
     states = states[by_edge]
     edges = states["edge"]
     is_same = edges[1:] == edges[:-1]
+    later_states = states[1:]
     for name in _GROWING:
-        falls = is_same & (states[name][1:] < states[name][:-1])
-        for row in states[1:][falls][:1]:
+        counts = states[name]
+        falls = is_same & (counts[1:] < counts[:-1])
+        for row in later_states[falls][:1]:
             text = f"{name} of the connection of {names[row['edge']]} falls"
             yield Finding(CONNECTIONS, math.nan, text)
 
