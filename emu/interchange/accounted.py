@@ -56,7 +56,8 @@ def reading_errors(path: Path | str) -> Iterator[None]:
         try:
             yield
         except NotRead as error:
-            raise DataError(str(error), path=str(path)) from error
+            problem = str(error)
+            raise DataError(problem, path=str(path)) from error
 
 
 #: Stands for no default: a key has to be there.
@@ -156,7 +157,8 @@ class Reading:
         Raises ValueError when it is missing without a default, or is none.
         """
         number = self.number(key, default)
-        if number < 0 or not number.is_integer():
+        is_count = number >= 0 and number.is_integer()
+        if not is_count:
             raise self._wrong(key, number, "a whole number from 0 on")
         return int(number)
 
@@ -170,7 +172,8 @@ class Reading:
             value = self.get(key, {})
             if not isinstance(value, Mapping):
                 raise self._wrong(key, value, "a mapping")
-            self._inner[key] = [Reading(value, kind or key)]
+            name = kind or key
+            self._inner[key] = [Reading(value, name)]
         (inner,) = self._inner[key]
         return inner
 
@@ -213,19 +216,23 @@ class Reading:
         for key in self._values:
             if key not in self._asked:
                 counts[f"{key} of {self._one}"] += 1
-            for inner in self._inner.get(key, ()):
+            inner_readings = self._inner.get(key, ())
+            for inner in inner_readings:
                 counts.update(inner.left_out())
+
         for element in self._elements:
-            if f"<{element.kind}>" in self._asked:
+            tag = f"<{element.kind}>"
+            if tag in self._asked:
                 counts.update(element.left_out())
             else:
-                counts[f"<{element.kind}> of {self._one}"] += 1
+                counts[f"{tag} of {self._one}"] += 1
         return counts
 
     @property
     def _one(self) -> str:
         """Its kind with the article: ``a link``, ``an edge``."""
-        article = "an" if self.kind[:1] in "aeiouAEIOU" else "a"
+        has_vowel = self.kind[:1] in "aeiouAEIOU"
+        article = "an" if has_vowel else "a"
         return f"{article} {self.kind}"
 
     def _wrong(self, key: str, value: Any, right: str) -> ValueError:
@@ -265,4 +272,5 @@ def _wrap(element: ET.Element) -> Reading:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     # True is an int of Python: a switch would be read as a rate of 1.
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    is_truth = isinstance(value, bool)
+    return isinstance(value, int | float) and not is_truth

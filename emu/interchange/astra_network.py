@@ -59,7 +59,12 @@ def read_network(content: Any, origin: str) -> Topology:
 
         for source, destination in permutations(range(count), 2):
             ends = f"npu{source}", f"npu{destination}"
-            route = _route(topology, dimensions, source, destination)
+            route = _route(
+                topology,
+                dimensions=dimensions,
+                source=source,
+                destination=destination,
+            )
             topology.routes[ends] = route
         topology.notes.append(
             "GB/s are 10^9 bytes per second; older versions of ASTRA-sim took 2^30"
@@ -68,7 +73,12 @@ def read_network(content: Any, origin: str) -> Topology:
         return topology
 
 
-def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimension:
+def _dimension(
+    shape: Any,
+    size: Any,
+    bandwidth: Any,
+    latency: Any,
+) -> _Dimension:
     if not isinstance(shape, str) or shape not in _SHAPES:
         text = reprlib.repr(shape)
         known = ", ".join(_SHAPES)
@@ -84,7 +94,8 @@ def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimensio
     rate = values.number("bandwidth") * _GIGABYTE
     delay = values.number("latency") / _NANOSECONDS
     wire = Wire(rate, latency=delay)
-    return _Dimension(shape, values.count("npus_count"), wire)
+    npus = values.count("npus_count")
+    return _Dimension(shape, size=npus, wire=wire)
 
 
 def _route(
@@ -130,9 +141,10 @@ def _positions(
         return [(start, None), (None, end)]
     size = dimension.size
     forward = (end - start) % size
+    backward = size - forward
     # Half way round both ways are as short: rising numbers are taken.
-    step = 1 if forward <= size - forward else -1
-    hops = min(forward, size - forward)
+    step = 1 if forward <= backward else -1
+    hops = min(forward, backward)
     places = [(start + step * hop) % size for hop in range(hops + 1)]
     return [*pairwise(places)]
 

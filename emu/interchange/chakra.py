@@ -31,15 +31,31 @@ from emu.units import DURATION, RATE
 #: Attributes that are read. Seconds, control and channel are those of `chakra_out`, for
 #: which et_def.proto has no word.
 _USED = {
-    "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
-    "seconds", "control", "channel",
-}  # fmt: skip
+    "comm_type",
+    "comm_size",
+    "comm_src",
+    "comm_dst",
+    "comm_tag",
+    "root",
+    "pg_name",
+    "seconds",
+    "control",
+    "channel",
+}
 #: Metadata that are read or change no number: from machine to latencies those of
 #: `chakra_out`, and the collective of MSCCLang's converter.
 _METADATA = {
-    "machine", "nic_in", "nic_out", "latency_in", "latency_out", "collective", "schema",
-    "version", "task", "gate",
-}  # fmt: skip
+    "machine",
+    "nic_in",
+    "nic_out",
+    "latency_in",
+    "latency_out",
+    "collective",
+    "schema",
+    "version",
+    "task",
+    "gate",
+}
 #: End of a name whose number is of a version and would pass for a rank.
 _VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
@@ -101,7 +117,8 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
         problem = f"is one of ranks 0 to {highest}, {name} is missing"
         raise DataError(problem, path=path)
     # By number: by name rank 10 would stand before rank 2.
-    return [ranks[rank] for rank in sorted(ranks)]
+    ranks_in_order = sorted(ranks)
+    return [ranks[rank] for rank in ranks_in_order]
 
 
 def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload:
@@ -112,13 +129,15 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     """
     files = rank_files(path, copies)
     size = len(files)
-    workload = Workload(str(path), [equal_machines("m", size)])
+    machines = equal_machines("m", size)
+    workload = Workload(str(path), [machines])
     if _VERSION_IN_NAME.search(path.name) and not copies:
         note = "numbers in the file's name are of a version: ranks are NAME.0.et, ..."
         workload.notes.append(note)
 
     job = _Job(workload, files)
-    for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
+    distinct_files = dict.fromkeys(files)  # copies are read once
+    for place, file in enumerate(distinct_files):
         with one_error(file):
             trace = read_nodes(file, large=large)
             needs = job.order_edges(trace.nodes, str(file))
@@ -158,10 +177,11 @@ class _Job:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
             timeless_nodes = []
             for node in nodes:
-                is_sum = node.kind == "COMP" and node.micros > 0
-                if is_sum:
+                timeless_node = node
+                if node.kind == "COMP" and node.micros > 0:
                     left_out["made-up time of a sum in a collective"] += 1
-                timeless_nodes.append(node._replace(micros=0) if is_sum else node)
+                    timeless_node = node._replace(micros=0)
+                timeless_nodes.append(timeless_node)
             nodes = timeless_nodes
 
         ends = [self._add_node(rank, node) for node in nodes]
@@ -195,7 +215,8 @@ class _Job:
             latency = float(metadata[f"latency_{direction}"])
             nic[direction] = RATE.exact(rate)
             nic["latency"][direction] = DURATION.exact(latency)
-        machines.append({"name": name, "nic": nic})
+        machine: Data = {"name": name, "nic": nic}
+        machines.append(machine)
 
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
         """Return the dependencies of a rank, by places in the file.
@@ -208,7 +229,8 @@ class _Job:
         data = dict[tuple[int, int], None]()
         edges = dict[tuple[int, int], None]()
         for place, node in enumerate(nodes):
-            for number in (*node.data, *node.control):
+            numbers_before = (*node.data, *node.control)
+            for number in numbers_before:
                 if number == node.number:
                     left_out["dependency of a node on itself"] += 1
                 elif number not in places:
@@ -227,8 +249,9 @@ class _Job:
             order = order_nodes(names, edges, origin)
         except DataError:  # a converter's calls contradict its data
             numbers = [node.number for node in nodes]
+            places_in_file = range(len(nodes))
             # Ids are the one order left that has no circle.
-            order = sorted(range(len(nodes)), key=numbers.__getitem__)
+            order = sorted(places_in_file, key=numbers.__getitem__)
             forward = [
                 (source, destination)
                 for source, destination in edges
@@ -251,7 +274,8 @@ class _Job:
         if node.kind == "COMM_COLL":
             # An operator that calls a collective is of its type, and has no size.
             # A barrier (9 in et_def.proto) moves nothing and may do without.
-            is_barrier = node.attributes.get("comm_type") in (9, "9", "BARRIER")
+            comm_type = node.attributes.get("comm_type")
+            is_barrier = comm_type in (9, "9", "BARRIER")
             if not is_barrier and "comm_size" not in node.attributes:
                 kind = "collective without comm_size, as long as it took"
                 self.workload.leave_out(kind)
@@ -275,9 +299,10 @@ class _Job:
         if kind in _ROOTED and "root" not in attributes:
             self.workload.leave_out(f"root of a {kind}, taken to be the first")
 
+        outcome = f"{name}.done"
         self._add_task(rank, name=name, kind=node.kind, seconds=0)
         # What depends on the node waits for the outcome, and not for its begin.
-        self._add_task(rank, name=f"{name}.done", kind=node.kind, seconds=0)
+        self._add_task(rank, name=outcome, kind=node.kind, seconds=0)
         exchange = _Exchange(
             kind=kind,
             size=self._size_of(rank, node),
@@ -289,7 +314,7 @@ class _Job:
         exchanges_of = self._groups.setdefault(group_name, {})
         exchanges = exchanges_of.setdefault(rank, [])
         exchanges.append(exchange)
-        return f"{name}.done"
+        return outcome
 
     def _add_message(self, rank: int, node: Node) -> str:
         name = f"r{rank}.{node.number}"
@@ -331,7 +356,8 @@ class _Job:
         return name
 
     def _size_of(self, rank: int, node: Node) -> float:
-        size = float(node.attributes.get("comm_size", 0))
+        stated_size = node.attributes.get("comm_size", 0)
+        size = float(stated_size)
         if size < 0:
             raise DataError(
                 f"node {node.number} has comm_size {size:g}",
@@ -347,7 +373,8 @@ class _Job:
         # Chakra counts whole microseconds, which many short tasks feel: `chakra_out`
         # states the seconds beside them.
         measured_seconds = node.micros / 1e6
-        seconds = float(node.attributes.get("seconds", measured_seconds))
+        stated_seconds = node.attributes.get("seconds", measured_seconds)
+        seconds = float(stated_seconds)
         # Operations become a time by a rate of the machine, which no trace states.
         if not node.micros and "num_ops" in node.attributes:
             left_out["time of a node that states num_ops alone"] += 1
@@ -357,7 +384,13 @@ class _Job:
         self._add_task(rank, name=name, kind=node.kind, seconds=seconds)
         return name
 
-    def _add_task(self, rank: int, name: str, kind: str, seconds: float) -> None:
+    def _add_task(
+        self,
+        rank: int,
+        name: str,
+        kind: str,
+        seconds: float,
+    ) -> None:
         process = f"r{rank}"
         self.workload.add_task(name, seconds, kind=kind.lower(), process=process)
 
@@ -366,14 +399,16 @@ class _Job:
 
         Raises DataError when one has no other end, or another size there.
         """
-        for key in {**self._sends, **self._receives}:
+        keys = {**self._sends, **self._receives}
+        for key in keys:
             sends = self._sends[key]
             receives = self._receives[key]
             # Messages of one tag go one after the other, which a channel sees to.
             route = ""
             if len(sends) > 1:
                 route = "-".join(map(str, key))
-            for send, receive in self.workload.pair_messages(sends, receives, key):
+            pairs = self.workload.pair_messages(sends, receives, key)
+            for send, receive in pairs:
                 self._join_message(send, receive, route)
 
     def _join_message(self, send: _Message, receive: _Message, route: str) -> None:
@@ -418,7 +453,8 @@ class _Job:
                     f"{counts[many]} of its group in {many}"
                 )
 
-            for companions in zip(*ranks.values(), strict=True):
+            exchanges_of_ranks = ranks.values()
+            for companions in zip(*exchanges_of_ranks, strict=True):
                 self._join_collective(companions)
 
     def _join_collective(self, companions: Sequence[_Exchange]) -> None:

@@ -31,24 +31,50 @@ from emu.interchange.workload import MOST_NODES, Data
 
 #: Types of nodes by number; those of later versions are called by it.
 KINDS = (
-    "INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV",
-    "COMM_COLL", "STORAGE", "BATCH", "CHECKPOINT",
-)  # fmt: skip
+    "INVALID",
+    "METADATA",
+    "MEM_LOAD",
+    "MEM_STORE",
+    "COMP",
+    "COMM_SEND",
+    "COMM_RECV",
+    "COMM_COLL",
+    "STORAGE",
+    "BATCH",
+    "CHECKPOINT",
+)
 COLLECTIVES = (
-    "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST",
-    "ALL_TO_ALL", "REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK", "BARRIER",
-)  # fmt: skip
+    "ALL_REDUCE",
+    "REDUCE",
+    "ALL_GATHER",
+    "GATHER",
+    "SCATTER",
+    "BROADCAST",
+    "ALL_TO_ALL",
+    "REDUCE_SCATTER",
+    "REDUCE_SCATTER_BLOCK",
+    "BARRIER",
+)
 #: Kinds of values by the number of the first field; lists have the number behind it.
 _KINDS_OF_VALUES = {
-    **dict.fromkeys((3, 5), REAL), **dict.fromkeys((7, 9, 11, 13, 27), INTEGER),
-    **dict.fromkeys((15, 17), SIGNED), **dict.fromkeys((19, 21, 23, 25), FIXED),
+    **dict.fromkeys((3, 5), REAL),
+    **dict.fromkeys((7, 9, 11, 13, 27), INTEGER),
+    **dict.fromkeys((15, 17), SIGNED),
+    **dict.fromkeys((19, 21, 23, 25), FIXED),
     **dict.fromkeys((29, 31), TEXT),
-}  # fmt: skip
+}
+_SINGLE_VALUES: Schema = {
+    number: ("value", kind) for number, kind in _KINDS_OF_VALUES.items()
+}
+_LISTS_OF_VALUES: Schema = {
+    number + 1: ("list", {1: ("values", kind)})
+    for number, kind in _KINDS_OF_VALUES.items()
+}
 _ATTRIBUTE: Schema = {
     1: ("name", TEXT),
     2: ("doc_string", None),
-    **{number: ("value", kind) for number, kind in _KINDS_OF_VALUES.items()},
-    **{n + 1: ("list", {1: ("values", k)}) for n, k in _KINDS_OF_VALUES.items()},
+    **_SINGLE_VALUES,
+    **_LISTS_OF_VALUES,
 }
 #: Start, inputs and outputs (None) are of no number here.
 _NODE: Schema = {
@@ -69,12 +95,27 @@ _GAP = re.compile(r"[\s,]*")
 _VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
 _IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")
 #: The metadata, whose attributes stood in field 1 before there was a version.
-_METADATA: Schema = {1: ("version", TEXT), 2: ("attr", _ATTRIBUTE)}
+_METADATA: Schema = {
+    1: ("version", TEXT),
+    2: ("attr", _ATTRIBUTE),
+}
 _VERSIONS = ("0.0.4", "1.")
 _SINGLE = ("id", "name", "type", "durationmicros")
 #: Keys of nodes that are no attributes, in lower case without underscores.
-_OWN = {"id", "name", "type", "nodetype", "ctrldeps", "datadeps", "durationmicros"}
-_OWN |= {"runtime", "attr", "starttimemicros", "inputs", "outputs"}
+_OWN = {
+    "id",
+    "name",
+    "type",
+    "nodetype",
+    "ctrldeps",
+    "datadeps",
+    "durationmicros",
+    "runtime",
+    "attr",
+    "starttimemicros",
+    "inputs",
+    "outputs",
+}
 
 
 class Node(NamedTuple):
@@ -105,12 +146,16 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
     Raises DataError when it is damaged, of another version, or has more than
     `MOST_NODES` where it is not ``large``.
     """
-    with open_input(path, None if large else MOST_TEXT) as file:
+    most_bytes = None if large else MOST_TEXT
+    with open_input(path, most_bytes) as file:
         content = file.read()
-    trace = Trace({}, [], Counter())
+    trace = Trace(metadata={}, nodes=[], left_out=Counter())
     try:
-        # Two letters: one brace may be the length of a first message of 123 bytes.
-        is_json = path.suffix == ".json" or content.lstrip()[:2] in (b'{"', b"[{")
+        is_json = path.suffix == ".json"
+        if not is_json:
+            # Two letters: a brace may be the length of a first message of 123 bytes.
+            begin = content.lstrip()[:2]
+            is_json = begin in (b'{"', b"[{")
         rows = _json_rows(content.decode()) if is_json else _rows(content)
         for row in rows:
             _take_row(trace, row)
@@ -122,7 +167,8 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
                     path=path,
                 )
         # Some files state the version among their metadata.
-        _check_version([trace.metadata.get("schema")])
+        version = trace.metadata.get("schema")
+        _check_version([version])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
 
@@ -142,7 +188,8 @@ def _take_row(trace: Trace, row: Data) -> None:
     if row.keys() & {"id", "type", "nodetype"}:
         trace.nodes.append(_node(row))
     else:
-        attributes = map(_attribute, row.get("attr", []))
+        stated_attributes = row.get("attr", [])
+        attributes = map(_attribute, stated_attributes)
         trace.metadata.update(attributes)
 
 
@@ -157,17 +204,22 @@ def _node(row: Data) -> Node:
             kind = KINDS[number]
 
     attributes: Data = {}
-    for name, value in map(_attribute, row.get("attr", [])):
+    stated_attributes = row.get("attr", [])
+    for name, value in map(_attribute, stated_attributes):
         if name in attributes:
             node_id = row.get("id", 0)
             raise ValueError(f"node {node_id} states {name} twice")
         attributes[name] = value
+
+    node_number = int(row.get("id", 0))
+    data = row.get("datadeps", [])
+    control = row.get("ctrldeps", [])
     micros = row.get("durationmicros") or row.get("runtime")
     return Node(
-        number=int(row.get("id", 0)),
+        number=node_number,
         kind=kind,
-        data=[*map(int, row.get("datadeps", []))],
-        control=[*map(int, row.get("ctrldeps", []))],
+        data=[*map(int, data)],
+        control=[*map(int, control)],
         micros=float(micros or 0),
         attributes=attributes,
     )
@@ -187,12 +239,14 @@ def _unknown_fields(row: Data) -> Iterator[str]:
 def _rows(content: bytes) -> Iterator[Data]:
     """Yield the metadata and the nodes as `decode` has them."""
     messages = read_messages(content)
-    metadata = decode(next(messages, b""), _METADATA)
+    first_message = next(messages, b"")
+    metadata = decode(first_message, _METADATA)
     # Attributes where the version should be begin with their own tag, a newline.
     versions = metadata.pop("version", [])
     printable_versions = [version for version in versions if version.isprintable()]
     _check_version(printable_versions)
     yield metadata
+
     for message in messages:
         row: Data = decode(message, _NODE)
         for name in _SINGLE:
@@ -218,6 +272,7 @@ def _json_rows(text: str) -> Iterator[Data]:
             place = gap.end()
         if place == len(text):
             break
+
         # `json.loads` refuses a second value behind the first.
         value, place = decoder.raw_decode(text, place)
         parts = value if isinstance(value, list) else [value]
@@ -241,11 +296,13 @@ def _plain_row(row: Data) -> Data:
     plain: Data = {}
     attributes = []
     for key, value in row.items():
-        short = key.lower().replace("_", "")
+        lower_key = key.lower()
+        short = lower_key.replace("_", "")
         if short in _OWN:
             plain[short] = value
         else:
             attributes.append({"name": key, "value": value})
+
     stated_attributes = plain.get("attr", [])
     plain["attr"] = [*stated_attributes, *attributes]
     return plain
@@ -257,13 +314,15 @@ def _attribute(message: Data) -> tuple[str, Any]:
     Raises ValueError when it has no value, or several.
     """
     name = message["name"]
-    if isinstance(name, list):  # as `decode` has it
+    is_decoded = isinstance(name, list)
+    if is_decoded:
         name = name[0]
+
     values = [value for key, value in message.items() if _VALUE.search(key)]
     if len(values) != 1:
         raise ValueError(f"attribute {name!r:.40} has {len(values)} values")
     value = values[0]
-    if isinstance(value, list) and isinstance(message["name"], list):
+    if is_decoded and isinstance(value, list):
         value = value[0]
     if isinstance(value, dict):
         value = value.get("values", [])

@@ -36,11 +36,18 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
     ranks = _ranks(problem)
     for number, rank in enumerate(ranks):
         metadata = _metadata(problem, number)
-        messages = [encode({1: "0.0.4", 2: _attributes(metadata)})]
-        messages += _nodes(problem, taken, number, ranks)
+        attributes = _attributes(metadata)
+        messages = [encode({1: "0.0.4", 2: attributes})]
+        messages += _nodes(
+            problem,
+            taken=taken,
+            task=number,
+            ranks=ranks,
+        )
+        frames = [write_varint(len(message)) + message for message in messages]
+        content = b"".join(frames)
         with whole_file(folder / f"task.{rank}.et") as partial:
-            frames = [write_varint(len(message)) + message for message in messages]
-            partial.write_bytes(b"".join(frames))
+            partial.write_bytes(content)
 
     job = problem.job
     newest_flows = [edge for edge in job.edges if edge.latest]
@@ -57,7 +64,8 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
 def _ranks(problem: Problem) -> list[int]:
     """Return the rank of every task: by name, as flows that get ready at once go."""
     names = [_natural_key(task.name) for task in problem.job.tasks]
-    order = sorted(range(len(names)), key=names.__getitem__)
+    numbers = range(len(names))
+    order = sorted(numbers, key=names.__getitem__)
     ranks = [0] * len(order)
     for rank, number in enumerate(order):
         ranks[number] = rank
@@ -93,7 +101,8 @@ def _attributes(values: Attributes) -> list[bytes]:
     for name, value in values.items():
         row = encode({1: name})
         if isinstance(value, float):  # double_val of et_def.proto, eight bytes long
-            row += bytes([3 << 3 | 1]) + struct.pack("<d", value)
+            tag = bytes([3 << 3 | 1])
+            row += tag + struct.pack("<d", value)
         else:
             # A truth value is an int, too: 0 or 1.
             field = 29 if isinstance(value, str) else 9  # string_val, int64_val
@@ -139,19 +148,15 @@ def _nodes(
             sent_in = iteration - job.edges[edge].lag
             if job.sends(edge, sent_in):
                 source = ranks[job.edges[edge].source]
-                attributes = {"comm_src": source} | message_attributes(edge, sent_in)
+                attributes: Attributes = {"comm_src": source}
+                attributes |= message_attributes(edge, sent_in)
                 number = first + place
                 yield _node(number, _RECEIVE, attributes)
                 dependencies.append(number)
 
         seconds = float(taken.times[task, iteration])
-        yield _node(
-            work,
-            kind=_COMP,
-            deps=dependencies,
-            seconds=seconds,
-            attributes={"seconds": seconds},
-        )
+        times: Attributes = {"seconds": seconds}
+        yield _node(work, _COMP, times, deps=dependencies, seconds=seconds)
         for place, edge in enumerate(out_edges, 1):
             if job.sends(edge, iteration):
                 destination = ranks[job.edges[edge].destination]

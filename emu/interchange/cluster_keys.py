@@ -63,11 +63,13 @@ def cluster_keys(topology: Topology) -> Data:
     if missing:
         _note_missing(topology, missing)
         # `Placement` refuses flows over it; that the machines are there is no error.
-        throughs |= dict.fromkeys(missing, (NO_ROUTE,))
+        no_way = (NO_ROUTE,)
+        throughs |= dict.fromkeys(missing, no_way)
 
     keys: Data = {"machines": []}
     for name in topology.machines:
-        machine = _machine(name, nics.get(name), topology)
+        nic = nics.get(name)
+        machine = _machine(name, nic, topology)
         keys["machines"].append(machine)
     link_names = _link_names(throughs, topology)
     links = [_link(name, topology) for name in link_names]
@@ -82,7 +84,8 @@ def cluster_keys(topology: Topology) -> Data:
 def _check_routes(topology: Topology, routes: Routes) -> None:
     """Raise DataError where a route takes a wire twice, or one without a rate."""
     for ends, wires in routes.items():
-        for name, count in Counter(wires).items():
+        counts = Counter(wires)
+        for name, count in counts.items():
             # `Links` refuses that as well, but knows no names of the file.
             if count > 1:
                 source, destination = ends
@@ -90,6 +93,7 @@ def _check_routes(topology: Topology, routes: Routes) -> None:
                     f"the route {source} to {destination} runs in a loop: it takes "
                     f"{name} twice"
                 )
+
             rate = topology.wires[name].rate
             if not 0 < rate < _INFINITE:
                 raise topology.error(f"link {name} has no bandwidth")
@@ -102,7 +106,8 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
     all that the shared ones let through fits into their sum. Where it is the narrowest,
     each pair of machines gets one of its own.
     """
-    shared_rates = [wire.rate for wire in topology.wires.values() if wire.is_shared]
+    all_wires = topology.wires.values()
+    shared_rates = [wire.rate for wire in all_wires if wire.is_shared]
     enough = sum(shared_rates)
     new_routes = {}
     for ends, wires in routes.items():
@@ -125,7 +130,8 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
                 replacement = f"{name} unshared"
                 # Finite, as links have to be; what the shared ones let through fits.
                 rate = max(enough, wire.rate)
-            topology.wires[replacement] = Wire(rate, wire.latency)
+            new_wire = Wire(rate, wire.latency)
+            topology.wires[replacement] = new_wire
             route.append(replacement)
         new_routes[ends] = route
     return new_routes
@@ -146,16 +152,20 @@ def _find_nics(routes: Routes) -> dict[str, _Nic]:
         uses.update(wires)
 
     nics = {}
-    for name in firsts.keys() & lasts.keys():
+    names = firsts.keys() & lasts.keys()
+    for name in names:
         # One wire each way, or what leaves a machine is not one capacity.
-        ends = [*firsts[name], *lasts[name]]
+        first_wires = firsts[name]
+        last_wires = lasts[name]
+        ends = [*first_wires, *last_wires]
         if len(ends) > 2:
             continue
         outward, inward = ends
         is_outward_own = uses[outward] == departures[name]
         is_inward_own = uses[inward] == arrivals[name]
+        owns_both = is_outward_own and is_inward_own
         # A wire of both directions, or that another machine crosses, is no NIC.
-        if outward != inward and is_outward_own and is_inward_own:
+        if owns_both and outward != inward:
             nics[name] = _Nic(outward, inward)
     return nics
 
@@ -164,9 +174,11 @@ def _shorten(ends: Ends, wires: list[str], nics: Mapping[str, _Nic]) -> Through:
     """Return the names of a route as ``cluster.routes`` has them: out, ..., in."""
     source, destination = ends
     hops = [*wires]
-    if source in nics and hops[0] == nics[source].outward:
+    source_nic = nics.get(source)
+    destination_nic = nics.get(destination)
+    if source_nic and hops[0] == source_nic.outward:
         hops[0] = "out"
-    if destination in nics and hops[-1] == nics[destination].inward:
+    if destination_nic and hops[-1] == destination_nic.inward:
         hops[-1] = "in"
     return tuple(hops)
 
@@ -204,8 +216,7 @@ def _link_names(throughs: Mapping[Ends, Through], topology: Topology) -> list[st
     """Return the wires that some route crosses and that are no NIC."""
     names = dict[str, None]()
     for through in throughs.values():
-        for name in through:
-            names[name] = None
+        names |= dict.fromkeys(through)
     return [name for name in names if name in topology.wires]
 
 
@@ -224,7 +235,8 @@ def _group_routes(throughs: Mapping[Ends, Through]) -> Iterator[Data]:
     for (source, destination), through in throughs.items():
         if through != ("out", "in"):
             # A machine stands among its own ends: a pair of itself is no pair.
-            receivers = ends[through].setdefault(source, {source})
+            receivers_from = ends[through]
+            receivers = receivers_from.setdefault(source, {source})
             receivers.add(destination)
 
     for through, receivers_of in ends.items():

@@ -57,15 +57,21 @@ def read_schedule(path: Path) -> Workload:
         text = read_text(path)
     # Their newlines stay, so that errors name the lines of the file.
     text = _COMMENT.sub(_newlines_of, text)
-    lines = [*enumerate(text.splitlines(), 1)]
+    rows = enumerate(text.splitlines(), 1)
+    lines = [*rows]
     # Comments may have stood above the number of ranks.
-    while lines and not lines[0][1].strip():
+    while lines:
+        _, first_line = lines[0]
+        if first_line.strip():
+            break
         del lines[0]
-    size = None
+
+    count = 0
     if lines:
         _, first_line = lines[0]
         size = _SIZE.fullmatch(first_line)
-    count = int(size[1]) if size else 0
+        if size:
+            count = int(size[1])
     if not count:
         raise DataError("begins without num_ranks N", path=path)
 
@@ -81,7 +87,8 @@ def read_schedule(path: Path) -> Workload:
 
 def _newlines_of(comment: re.Match[str]) -> str:
     """Return the newlines of a comment alone."""
-    return "\n" * comment[0].count("\n")
+    newlines = comment[0].count("\n")
+    return "\n" * newlines
 
 
 class _Schedule:
@@ -105,6 +112,7 @@ class _Schedule:
         """Take a line in; raises ValueError with what is wrong of it."""
         if not line:
             return
+
         if rank := _RANK.fullmatch(line):
             self._begin(int(rank[1]))
         elif self._rank is None:
@@ -137,15 +145,18 @@ class _Schedule:
                 raise self.workload.error(problem)
 
         # Only now: what an operation starts with may be told later what it waits for.
-        for task in {**self._waits, **self._starts}:
+        waiting_tasks = {**self._waits, **self._starts}
+        for task in waiting_tasks:
             self._add_order(task)
-        for route in {**self._sends, **self._receives}:
+        routes = {**self._sends, **self._receives}
+        for route in routes:
             sends = self._sends[route]
             receives = self._receives[route]
             self._join(route, sends, receives)
 
         workload = self.workload
-        start_count = sum(map(len, self._starts.values()))
+        starts = self._starts.values()
+        start_count = sum(map(len, starts))
         if start_count:
             name = "irequires of a start, by what that requires"
             workload.leave_out(name, start_count)
@@ -208,7 +219,8 @@ class _Schedule:
         if label in self._labels:
             raise ValueError(f"{label} is there twice in rank {self._rank}")
         options: Options = {}
-        for name, number in _OPTION.findall(found["more"]):
+        found_options = _OPTION.findall(found["more"])
+        for name, number in found_options:
             if name in options:
                 raise ValueError(f"{label} has {name} twice")
             options[name] = int(number)
@@ -226,11 +238,13 @@ class _Schedule:
     def _add_calc(self, task: str, nanoseconds: int, options: Options) -> None:
         if "tag" in options:
             self.workload.leave_out("tag of a calc")
-        core = f"cpu{options.get('cpu', 0)}"
+        number = options.get("cpu", 0)
+        core = f"cpu{number}"
         # `equal_machines` has one entry for all ranks.
         machines = self.workload.machines[0]
         slots = machines.setdefault("slots", {})
         slots[core] = 1
+
         self.workload.add_task(
             task,
             seconds=nanoseconds / 1e9,
@@ -259,7 +273,11 @@ class _Schedule:
         self.workload.add_task(task, seconds=0, kind=kind, process=f"r{rank}")
         if receives:
             size = int(found["came"])
-            self._receives[peer, rank, tag].append(_End(task, size))
+            end = _End(task, size)
+            route = (peer, rank, tag)
+            self._receives[route].append(end)
         else:
             size = int(found["sent"])
-            self._sends[rank, peer, tag].append(_End(task, size))
+            end = _End(task, size)
+            route = (rank, peer, tag)
+            self._sends[route].append(end)

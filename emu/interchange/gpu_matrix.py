@@ -82,12 +82,22 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
         if answers.boxes > 1:
             prefixes = [f"box{box}." for box in range(answers.boxes)]
         for prefix in prefixes:
-            _join_box(topology, matrix, gpu, prefix)
+            _join_box(
+                topology,
+                matrix=matrix,
+                gpu=gpu,
+                prefix=prefix,
+            )
         if answers.boxes > 1:
             _join_boxes(topology, matrix=matrix, prefixes=prefixes, nic=answers.nic)
         else:
             topology.leave_out("NIC of the box", len(matrix.nics))
-        _note(topology, matrix, model, gpu)
+        _note(
+            topology,
+            matrix=matrix,
+            model=model,
+            gpu=gpu,
+        )
         return topology
 
 
@@ -124,8 +134,9 @@ class _Matrix:
         every_gpu = {*self.gpus}
         for source in self.gpus:
             row = self.rows.get(source, {})
+            has_mark = row.get(source) == "X"
             is_whole = every_gpu <= row.keys()
-            if row.get(source) != "X" or not is_whole:
+            if not has_mark or not is_whole:
                 raise DataError(
                     f"has no whole row of {source}, with an X for itself",
                     path=origin,
@@ -172,7 +183,8 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     # Titles behind the devices have blanks in them, as CPU Affinity has.
     other_titles = titles[len(columns) :]
     rest = " ".join(other_titles)
-    for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
+    other_columns = re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest)
+    for title in other_columns:
         topology.leave_out(f"column {title}")
 
     matrix = _Matrix()
@@ -183,7 +195,12 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     for line in lines:
         name, *words = line.split() or [""]
         if is_below and _DEVICE.fullmatch(name):
-            _add_row(matrix, columns, name, words)
+            _add_row(
+                matrix,
+                columns=columns,
+                name=name,
+                words=words,
+            )
         elif line in headers:
             is_below = True
         elif name:
@@ -191,7 +208,12 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     return matrix
 
 
-def _add_row(matrix: _Matrix, columns: list[str], name: str, words: list[str]) -> None:
+def _add_row(
+    matrix: _Matrix,
+    columns: list[str],
+    name: str,
+    words: list[str],
+) -> None:
     if name not in columns or name in matrix.rows:
         raise ValueError(f"it has a row of {name}, one too many for its columns")
     # By column: where a NIC stood between two GPUs, its word was taken for theirs.
@@ -231,7 +253,12 @@ def _guess(matrix: _Matrix) -> Gpu:
     return _UNNAMED
 
 
-def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> None:
+def _join_box(
+    topology: Topology,
+    matrix: _Matrix,
+    gpu: Gpu,
+    prefix: str,
+) -> None:
     """Add the GPUs of a box, and the routes among them."""
     # Both kinds of wires for each: `cluster_keys` drops those that no route crosses.
     for name in matrix.gpus:
@@ -239,8 +266,10 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
         lanes = max(matrix.lanes_of(name))
         nvlink_rate = gpu.lane * lanes
         for direction in ("up", "down"):
-            topology.wires[f"{prefix}{name} pcie {direction}"] = Wire(gpu.pcie)
-            topology.wires[f"{prefix}{name} nvlink {direction}"] = Wire(nvlink_rate)
+            pcie_wire = f"{prefix}{name} pcie {direction}"
+            nvlink_wire = f"{prefix}{name} nvlink {direction}"
+            topology.wires[pcie_wire] = Wire(gpu.pcie)
+            topology.wires[nvlink_wire] = Wire(nvlink_rate)
 
     # NV18 to each of seven others would be 126 NVLinks on a GPU that has 18.
     has_switch = matrix.has_switch(gpu)
@@ -296,7 +325,12 @@ def _join_boxes(
     topology.notes.append("a GPU reaches other boxes over the NIC nearest to it")
 
 
-def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
+def _note(
+    topology: Topology,
+    matrix: _Matrix,
+    model: str,
+    gpu: Gpu,
+) -> None:
     """Note what was assumed, and count what was read past."""
     if matrix.has_switch(gpu):
         first_gpu = matrix.gpus[0]

@@ -201,12 +201,18 @@ class _Builder:
             far_ends = self._instance_ends(edge.part("ep2"))
             # Their service pairs instances, then the components of each pair.
             if len(near_ends) == len(far_ends):
-                for sides in zip(near_ends, far_ends, strict=True):
+                pairs = zip(near_ends, far_ends, strict=True)
+                for sides in pairs:
                     self._add_edge(edge, *sides, links)
             else:
                 sources = [*chain(*near_ends)]
                 destinations = [*chain(*far_ends)]
-                self._add_edge(edge, sources, destinations, links)
+                self._add_edge(
+                    edge,
+                    sources=sources,
+                    destinations=destinations,
+                    links=links,
+                )
 
         for text in _connections(reading):
             words = text.split(".")
@@ -217,7 +223,8 @@ class _Builder:
                 )
             source_instance = words[0]
             destination_instance = words[5]
-            if self._missing & {source_instance, destination_instance}:
+            instances = {source_instance, destination_instance}
+            if self._missing & instances:
                 kind = "connection of an instance of a device that is not there"
                 self._topology.leave_out(kind)
                 continue
@@ -249,7 +256,8 @@ class _Builder:
         for place, kind in self._kinds.items():
             if place not in ends:
                 self._topology.leave_out(f"component {kind}, which nothing joins")
-        for kind in sorted(counts.keys() - _KNOWN):
+        unused_kinds = counts.keys() - _KNOWN
+        for kind in sorted(unused_kinds):
             name = f"component {kind}, but for its links"
             self._topology.leave_out(name, counts[kind])
 
@@ -289,19 +297,28 @@ class _Builder:
 
         links = _links(device.reading)
         for edge in device.reading.parts("edges", "edge"):
-            near_ends = self._device_ends(edge.part("ep1"), device)
-            far_ends = self._device_ends(edge.part("ep2"), device)
+            near_end = edge.part("ep1")
+            near_ends = self._device_ends(near_end, device)
+            far_end = edge.part("ep2")
+            far_ends = self._device_ends(far_end, device)
             sources = [f"{place}.{part}" for part in near_ends]
             destinations = [f"{place}.{part}" for part in far_ends]
-            self._add_edge(edge, sources, destinations, links)
+            self._add_edge(
+                edge,
+                sources=sources,
+                destinations=destinations,
+                links=links,
+            )
         for text in _connections(device.reading):
             words = text.split(".")
             if len(words) != 5:
                 raise ValueError(
                     f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
                 )
-            source = ".".join([place, *words[:2]])
-            destination = ".".join([place, *words[3:]])
+            source_words = [place, *words[:2]]
+            source = ".".join(source_words)
+            destination_words = [place, *words[3:]]
+            destination = ".".join(destination_words)
             wire = self._wire(words[2], links)
             self._connect(source, destination, wire)
 
@@ -320,9 +337,14 @@ class _Builder:
             raise ValueError(f"there is no instance {name!r} of a device in the file")
         instance = self._instances[name]
         device = self._devices[instance.device]
-        parts = self._parts(device, end.text("component"))
-        places = _expand(selection, instance.count)
-        return [[f"{place}.{part}" for part in parts] for place in places]
+        component = end.text("component")
+        parts = self._parts(device, component)
+
+        ends = []
+        for place in _expand(selection, instance.count):
+            places = [f"{place}.{part}" for part in parts]
+            ends.append(places)
+        return ends
 
     def _parts(self, device: _Device, stated: str) -> list[str]:
         """Return the places of ``nic[0:2].port``: of all where no slice says."""
@@ -332,10 +354,12 @@ class _Builder:
             if name not in device.counts:
                 raise ValueError(f"{device.name} has no component {name!r}")
             count = device.counts[name]
-            steps.append([*_expand(word, count)])
+            places = [*_expand(word, count)]
+            steps.append(places)
             # Where the component is a device, the next word is a component of that.
             device = self._devices.get(name, device)
-        return [".".join(words) for words in product(*steps)]
+        paths = product(*steps)
+        return [".".join(words) for words in paths]
 
     def _add_edge(
         self,
@@ -345,16 +369,18 @@ class _Builder:
         links: Links,
     ) -> None:
         """Add the wires of an edge between the places of its two ends."""
-        wire = self._wire(edge.text("link"), links)
+        link = edge.text("link")
+        wire = self._wire(link, links)
         scheme = edge.text("scheme", "one2one")
         ends: Iterable[tuple[str, str]]
         if scheme == "many2many":
             ends = product(sources, destinations)
         elif scheme == "one2one":
             ends = zip(sources, destinations, strict=False)
-            kind = "component that is one too many for a one2one edge"
-            surplus = abs(len(sources) - len(destinations))
+            difference = len(sources) - len(destinations)
+            surplus = abs(difference)
             if surplus:
+                kind = "component that is one too many for a one2one edge"
                 self._topology.leave_out(kind, surplus)
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
@@ -432,12 +458,14 @@ def _expand(stated: str, count: int) -> Iterator[str]:
     name, slice_text = match.groups()
     numbers: Any = range(count)
     if slice_text and ":" in slice_text:
-        words = [int(word) if word else None for word in slice_text.split(":")]
+        bound_texts = slice_text.split(":")
+        words = [int(word) if word else None for word in bound_texts]
         bounds = [word or 0 for word in words[:2]]
         # Python cuts a slice beyond the end short without a word: links went missing.
         if max(bounds) > count:
             raise ValueError(f"found {stated!r}, and there are {count}")
-        numbers = numbers[slice(*words)]
+        selection = slice(*words)
+        numbers = numbers[selection]
     elif slice_text:
         number = int(slice_text)
         numbers = [numbers[number]]

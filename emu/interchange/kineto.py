@@ -70,10 +70,12 @@ def read_traces(
     traces = []
     for place, path in enumerate(paths):
         stated_rank = place if in_order else None
-        traces.append(RankTrace(path, stated_rank))
+        trace = RankTrace(path, stated_rank)
+        traces.append(trace)
     traces = _by_rank(traces, in_order=in_order)
 
-    machines: list[Data] = [{"name": f"m{rank}"} for rank in range(len(traces))]
+    ranks = range(len(traces))
+    machines: list[Data] = [{"name": f"m{rank}"} for rank in ranks]
     workload = Workload(str(paths[0]), machines)
     job = _Job(workload, traces, time_scale)
     for rank, window in enumerate(job.common_steps()):
@@ -139,24 +141,35 @@ def find_waits(
     unseen = list[int]()
     waits = list[Wait]()
     # A group ends its exchanges in order: who has a later one has the earlier, too.
-    by_end = sorted(enumerate(exchanges), key=lambda row: row[1].end)
-    for number, exchange in by_end:
+    numbers = range(len(exchanges))
+    by_end = sorted(numbers, key=lambda number: exchanges[number].end)
+    for number in by_end:
+        exchange = exchanges[number]
         last_end = waits[-1].end if waits else begin
-        idle = _idle_at_end(exchange, busy, posts, last_end)
+        idle = _idle_at_end(
+            exchange,
+            busy=busy,
+            posts=posts,
+            last_end=last_end,
+        )
         if idle is not None:
             group = exchange.group
             had = [place for place in unseen if exchanges[place].group == group]
             unseen = [place for place in unseen if place not in had]
-            waits.append(Wait(*idle, [*had, number]))
+            seen = [*had, number]
+            waits.append(Wait(*idle, seen))
         elif exchange.kind != "SEND":  # what was sent needs no wait
             unseen.append(number)
 
     # Nobody was seen to wait for these: the end of their step does.
     last_step = len(step_ends) - 1
     for number in unseen:
-        place = bisect_left(step_ends, exchanges[number].end)
-        step_end = step_ends[min(place, last_step)]
-        waits.append(Wait(step_end, step_end, [number]))
+        end = exchanges[number].end
+        place = bisect_left(step_ends, end)
+        step = min(place, last_step)
+        step_end = step_ends[step]
+        wait = Wait(step_end, step_end, [number])
+        waits.append(wait)
     return sorted(waits)
 
 
@@ -204,8 +217,9 @@ def _idle_at_end(
 def count_repeats(exchanges: Sequence[Exchange]) -> int:
     """Return how often the shortest sequence comes that all exchanges repeat."""
     rows = [(row.kind, row.size, row.group) for row in exchanges]
-    for length in range(1, len(rows) + 1):
-        count, rest = divmod(len(rows), length)
+    total = len(rows)
+    for length in range(1, total + 1):
+        count, rest = divmod(total, length)
         if not rest and rows[:length] * count == rows:
             return count
     return 0
@@ -279,23 +293,37 @@ class _Job:
         begin, end = window
         trace = self._traces[rank]
         exchanges = [row for row in trace.exchanges if begin <= row.post <= end]
-        if outside := len(trace.exchanges) - len(exchanges):
+        outside = len(trace.exchanges) - len(exchanges)
+        if outside:
             self.workload.leave_out("exchange outside the steps", outside)
 
         parts = []
         for number, exchange in enumerate(exchanges):
-            part = self._add_part(f"r{rank}.x{number}", rank, exchange)
+            name = f"r{rank}.x{number}"
+            part = self._add_part(name, rank, exchange)
             parts.append(part)
-        step_ends = [stop for _, stop in trace.steps.values() if begin < stop < end]
+
+        steps = trace.steps.values()
+        step_ends = [stop for _, stop in steps if begin < stop < end]
         step_ends.sort()
         step_ends.append(end)
         waits = find_waits(trace.busy, exchanges, step_ends, begin=begin)
-        self._add_computing(rank, parts, waits, window)
+        self._add_computing(
+            rank,
+            parts=parts,
+            waits=waits,
+            window=window,
+        )
         self.workload.places[f"r{rank}"] = f"m{rank}"
 
     def _add_part(self, task: str, rank: int, exchange: Exchange) -> _Part:
         """Add the tasks of an exchange on a rank, behind those of its group."""
-        part = _Part(task, rank=rank, exchange=exchange, awaited=[])
+        part = _Part(
+            task=task,
+            rank=rank,
+            exchange=exchange,
+            awaited=[],
+        )
         end = f"{task}.done"
         self._add_task(task, seconds=0, kind=exchange.kind, rank=rank)
         self._add_task(end, seconds=0, kind=exchange.kind, rank=rank)
@@ -354,7 +382,12 @@ class _Job:
             # `find_waits` gives no length to a wait that nobody was seen to have.
             self._unseen += cut.end == cut.begin
             now = max(now, cut.end)
-        self._compute(rank, number=len(cuts), seconds=end - now, awaited=predecessors)
+        self._compute(
+            rank,
+            number=len(cuts),
+            seconds=end - now,
+            awaited=predecessors,
+        )
 
     def _compute(
         self,
@@ -372,7 +405,13 @@ class _Job:
             self.workload.add_flow(name, task)
         return task
 
-    def _add_task(self, name: str, seconds: float, kind: str, rank: int) -> None:
+    def _add_task(
+        self,
+        name: str,
+        seconds: float,
+        kind: str,
+        rank: int,
+    ) -> None:
         # Traces may come from a lab that computes slower than the job's machines.
         self.workload.add_task(
             name,
@@ -395,7 +434,8 @@ class _Job:
                     zero = self._traces[rank].zero
                     ends[rank] = [part.exchange.end + zero for part in rank_parts]
 
-            first = ends.get(ranks[0], [])
+            first_rank = ranks[0]
+            first = ends.get(first_rank, [])
             for rank, rank_ends in ends.items():
                 pairs = zip(first, rank_ends, strict=False)
                 offsets = [later - earlier for earlier, later in pairs]
@@ -427,7 +467,8 @@ class _Job:
         Raises DataError when they differ between ranks.
         """
         for (_, ranks), parts in self._groups.items():
-            counts = [len(parts.get(rank, ())) for rank in ranks]
+            parts_of_ranks = [parts.get(rank, ()) for rank in ranks]
+            counts = [len(rank_parts) for rank_parts in parts_of_ranks]
             first_count = counts[0]
             for rank, count in zip(ranks, counts, strict=True):
                 if count != first_count:
@@ -496,7 +537,8 @@ class _Job:
         shares = part.exchange.shares or equal_shares
         for receiver, size in zip(companions, shares, strict=True):
             if receiver is not part:
-                self.workload.add_flow(part.task, f"{receiver.task}.done", size)
+                outcome = f"{receiver.task}.done"
+                self.workload.add_flow(part.task, outcome, size)
 
     def _join_messages(
         self,
@@ -505,7 +547,8 @@ class _Job:
         key: tuple[int, ...],
     ) -> None:
         source, destination, _ = key
-        for send, receive in self.workload.pair_messages(sends, receives, key):
+        pairs = self.workload.pair_messages(sends, receives, key)
+        for send, receive in pairs:
             for part in (send, receive):
                 for name in part.awaited:
                     self.workload.add_flow(name, part.task)
@@ -516,6 +559,7 @@ class _Job:
                     f"{receive.task} receives {received:g} bytes of "
                     f"{size:g} of {send.task}"
                 )
+
             receive_end = f"{receive.task}.done"
             self.workload.add_flow(send.task, receive_end, size)
             # Messages of two ranks go one after the other, on one connection.

@@ -96,12 +96,20 @@ _STEP = "ProfilerStep#"
 _CALLS = ("c10d::", "c10d_functional::", "_c10d_functional::", "record_param_comms")
 #: Kinds of exchanges by their names in torch, without `_WORDS`.
 _KINDS = {
-    "allreduce": "ALL_REDUCE", "allgather": "ALL_GATHER", "broadcast": "BROADCAST",
-    "reducescatter": "REDUCE_SCATTER", "alltoall": "ALL_TO_ALL", "reduce": "REDUCE",
-    "alltoallv": "ALL_TO_ALL", "gather": "GATHER", "scatter": "SCATTER",
-    "barrier": "BARRIER", "allreducebarrier": "BARRIER", "send": "SEND",
+    "allreduce": "ALL_REDUCE",
+    "allgather": "ALL_GATHER",
+    "broadcast": "BROADCAST",
+    "reducescatter": "REDUCE_SCATTER",
+    "alltoall": "ALL_TO_ALL",
+    "reduce": "REDUCE",
+    "alltoallv": "ALL_TO_ALL",
+    "gather": "GATHER",
+    "scatter": "SCATTER",
+    "barrier": "BARRIER",
+    "allreducebarrier": "BARRIER",
+    "send": "SEND",
     "recv": "RECV",
-}  # fmt: skip
+}
 #: Parts of names that say how torch was called, and not what is exchanged:
 #: gloo:all_reduce, _allgather_base, all_gather_into_tensor_coalesced.
 _WORDS = re.compile(r"^(nccl|gloo):|_|base|coalesced|into|tensor|single|oop")
@@ -109,12 +117,23 @@ MESSAGES = ("SEND", "RECV")
 _ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER", *MESSAGES)
 #: Bytes of a number by its type, as torch and as C++ call it.
 _WIDTHS = {
-    "double": 8, "long": 8, "long int": 8, "float": 4, "int": 4, "half": 2, "short": 2,
-    "short int": 2, "bfloat16": 2, "byte": 1, "unsigned char": 1, "char": 1,
-    "signed char": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-}  # fmt: skip
-
-
+    "double": 8,
+    "long": 8,
+    "long int": 8,
+    "float": 4,
+    "int": 4,
+    "half": 2,
+    "short": 2,
+    "short int": 2,
+    "bfloat16": 2,
+    "byte": 1,
+    "unsigned char": 1,
+    "char": 1,
+    "signed char": 1,
+    "bool": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+}
 #: More would take their memory before the first missing file is named.
 _MOST_RANKS = 1_000_000
 
@@ -172,16 +191,19 @@ class RankTrace(Account):
             document = read_json(path, limit(MOST_TEXT))
             content = read_mapping(document, "trace")
             content.ignore(*_ABOUT)
+            nanoseconds = content.number("baseTimeNanoseconds", 0)
             #: Where its clock's zero is on the clock of the host, in seconds.
-            self.zero = content.number("baseTimeNanoseconds", 0) / 1e9
-            ranges = self._read_ranges(content["traceEvents"])
+            self.zero = nanoseconds / 1e9
+            events = content["traceEvents"]
+            ranges = self._read_ranges(events)
             # All below goes by time, in whichever order the file has them.
             self._ranges = sorted(ranges, key=lambda row: row.begin)
             self.uses_gpu = any(row.category in _ON_GPU for row in self._ranges)
             exchanges = [row for row in self._ranges if row.is_exchange]
             # Not by `uses_gpu`: gloo may exchange what a GPU has computed.
             self.by_nccl = any(row.category == "kernel" for row in exchanges)
-            self._read_about(content.part("distributedInfo"))
+            distributed = content.part("distributedInfo")
+            self._read_about(distributed)
 
             #: Number of a step -> its begin and end; of a whole trace, step 0.
             self.steps: dict[int, tuple[float, float]] = {}
@@ -211,12 +233,14 @@ class RankTrace(Account):
                 name = event.get("name")
                 raise ValueError(f"range {name} takes {seconds} s")
 
+            process = event.get("pid")
+            thread = event.get("tid")
             yield Range(
                 begin=begin,
                 end=begin + seconds,
                 name=reading.text("name"),
                 category=str(event.get("cat", "none")),
-                thread=f"{event.get('pid')}/{event.get('tid')}",
+                thread=f"{process}/{thread}",
                 args=event.get("args", {}),
             )
             self.left_out.update(reading.left_out())
@@ -234,7 +258,8 @@ class RankTrace(Account):
         for row in distributed.parts("pg_config", "group"):
             row.ignore("pg_desc", "backend_config", "pg_size")
             name = row.text("pg_name")
-            self._groups[name] = tuple(row.get("ranks", ()))
+            ranks = row.get("ranks", ())
+            self._groups[name] = tuple(ranks)
         #: Name of the library that exchanged, or of several.
         self._backend = distributed.text("backend", "")
 
@@ -263,7 +288,8 @@ class RankTrace(Account):
             _, busy_end = self.busy[-1]
             last = max(busy_end, *exchange_ends, 0)
             # A range that goes on beyond it, as of a whole program, begins nothing.
-            first = min(row.begin for row in self._ranges if row.end <= last)
+            begins = [row.begin for row in self._ranges if row.end <= last]
+            first = min(begins)
             self.leave_out("mark of a step: the trace is taken whole")
             self.steps[0] = (first, last)
 
@@ -285,10 +311,12 @@ class RankTrace(Account):
             categories = (*_ON_GPU, *_LAUNCHES)
 
         for row in self._ranges:
-            is_known = row.name.startswith((_STEP, *_CALLS))
-            if not (is_known or row.category in categories or row.is_exchange):
+            is_call = row.name.startswith(_CALLS)
+            is_known = is_call or row.name.startswith(_STEP)
+            is_used = is_known or row.category in categories
+            if not is_used and not row.is_exchange:
                 self.leave_out(f"range of category {row.category}")
-            if row.is_exchange or row.name.startswith(_CALLS):
+            if is_call or row.is_exchange:
                 unknown = row.args.keys() - _OF_EXCHANGES
                 for key in unknown:
                     self.left_out[f"{key} of an exchange"] += 1
@@ -369,11 +397,13 @@ class RankTrace(Account):
             brings = kind != "BARRIER" and not is_given
             root = numbers[0] if numbers else None
             tag = numbers[1] if len(numbers) > 1 else 0
+            post = call_time if was_queued else row.begin
+            size = self._bytes_of(row) if brings else 0.0
             exchange = Exchange(
-                post=call_time if was_queued else row.begin,
+                post=post,
                 end=row.end,
                 kind=kind,
-                size=self._bytes_of(row) if brings else 0.0,
+                size=size,
                 group="gloo",
                 ranks=ranks,
             )
@@ -387,7 +417,8 @@ class RankTrace(Account):
             if not row.is_exchange:
                 continue
             # What the kernel itself states goes before what its call does.
-            call_record = records.get(row.args.get("External id"), {})
+            call_number = row.args.get("External id")
+            call_record = records.get(call_number, {})
             record = call_record | row.args
             if "Collective name" not in record:
                 raise self.error(
@@ -401,15 +432,18 @@ class RankTrace(Account):
             size = 0.0
             if kind != "BARRIER":
                 size = float(record["In msg nelems"]) * width
+
             shares: list[float] = []
-            splits = _parse_list(record.get("In split size"))
+            stated_splits = record.get("In split size")
+            splits = _parse_list(stated_splits)
             total = sum(splits)
             if kind == "ALL_TO_ALL" and len({*splits}) > 1:
                 shares = [size * split / total for split in splits]
 
+            ready = ready_time(row)
             exchange = Exchange(
                 # At the latest it was ready when it began.
-                post=min(row.begin, ready_time(row)),
+                post=min(row.begin, ready),
                 end=row.end,
                 kind=kind,
                 size=size,
@@ -417,10 +451,7 @@ class RankTrace(Account):
                 ranks=self._ranks_of(record),
                 shares=tuple(shares),
             )
-            root_key = "Dst Rank" if kind == "SEND" else "Src Rank"
-            root = record.get(root_key)
-            if root is None:
-                root = record.get("Rank")
+            root = _root_of(kind, record)
             yield self._exchange(kind, root, exchange)
 
     def _records(self) -> dict[Any, Data]:
@@ -456,7 +487,8 @@ class RankTrace(Account):
                 self.leave_out("kernel whose launch is not there")
             return launches.get(number, row.begin)
 
-        launch_ends = sorted((launch_of(row), row.end) for row in self._kernels())
+        spans = [(launch_of(row), row.end) for row in self._kernels()]
+        launch_ends = sorted(spans)
         ends = [end for _, end in launch_ends]
         latest = [*accumulate(ends, max, initial=-math.inf)]  # of those launched so far
 
@@ -508,21 +540,26 @@ class RankTrace(Account):
                 f"{row.name:.40} states no bytes: trace with torch.profiler."
                 "profile(record_shapes=True)"
             )
+
         types = row.args["Input type"]
         shapes = row.args["Input Dims"]
         sizes = []
         for shape, dtype in zip(shapes, types, strict=True):
             count = math.prod(shape)
-            sizes.append(float(count * self._width_of(dtype)))
+            width = self._width_of(dtype)
+            sizes.append(float(count * width))
         return sum(sizes)
 
     def _ranks_of(self, record: Data) -> tuple[int, ...]:
         group = str(record.get("Process Group Name", ""))
-        members = _parse_list(record.get("Process Group Ranks"))
+        stated_members = record.get("Process Group Ranks")
+        members = _parse_list(stated_members)
         ranks = tuple(map(int, members))
         if not ranks:
             ranks = self._groups.get(group, ())
-        size = int(record.get("Group size", len(ranks)))
+
+        stated_size = record.get("Group size", len(ranks))
+        size = int(stated_size)
         # Without a list only the group of all ranks can be told.
         if not ranks and size == self.world:
             return tuple(range(size))
@@ -538,9 +575,17 @@ def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
         name = call.name.removeprefix("c10d::")
         word = _WORDS.sub("", name)
         if _KINDS.get(word) == kind:
-            words = map(str, call.args.get("Concrete Inputs", ()))
+            inputs = call.args.get("Concrete Inputs", ())
+            words = map(str, inputs)
             return [int(word) for word in words if word.isdecimal()]
     return []
+
+
+def _root_of(kind: str, record: Data) -> Any:
+    """Return the rank that a record states as root or peer, None where it has none."""
+    key = "Dst Rank" if kind == "SEND" else "Src Rank"
+    root = record.get(key)
+    return record.get("Rank") if root is None else root
 
 
 def _parse_list(stated: Any) -> list[float]:

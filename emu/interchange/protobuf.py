@@ -88,24 +88,43 @@ def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
             values = [_integer(value, kind)]
         elif wire == _BYTES:
             size, place = read_varint(data, place)
-            content = _take(data, place, size, number)
+            content = _take(
+                data,
+                place=place,
+                size=size,
+                number=number,
+            )
             values = _values(content, kind)
             place += size
         elif wire in _WIDTHS:
             size = _WIDTHS[wire]
-            content = _take(data, place, size, number)
-            values = [] if kind is None else _fixed(content, kind)
+            content = _take(
+                data,
+                place=place,
+                size=size,
+                number=number,
+            )
+            values = []
+            if kind is not None:
+                values = _fixed(content, kind)
             place += size
         else:
             raise ValueError(f"field {number} has type {wire} of the wire")
         # Each time a field comes it has one more value: that is how lists are written.
-        message.setdefault(name, []).extend(values)
+        values_of_field = message.setdefault(name, [])
+        values_of_field.extend(values)
     return message
 
 
-def _take(data: bytes, place: int, size: int, number: int) -> bytes:
+def _take(
+    data: bytes,
+    place: int,
+    size: int,
+    number: int,
+) -> bytes:
+    rest = len(data) - place
     # No field has the number 0: it shows damage.
-    if number == 0 or size > len(data) - place:
+    if number == 0 or size > rest:
         raise ValueError(f"field {number} of {size} bytes is cut short")
     return data[place : place + size]
 
@@ -113,7 +132,8 @@ def _take(data: bytes, place: int, size: int, number: int) -> bytes:
 def _integer(value: int, kind: Any) -> int:
     if kind == SIGNED:
         # Zigzag: 0, -1, 1, -2, ... are written as 0, 1, 2, 3, ...
-        return (value >> 1) ^ -(value & 1)
+        sign = -(value & 1)
+        return (value >> 1) ^ sign
     # A negative int64 is written as the two's complement of 64 bits.
     is_negative = value >> 63
     if is_negative:
@@ -124,7 +144,8 @@ def _integer(value: int, kind: Any) -> int:
 def _fixed(data: bytes, kind: Any) -> list[Any]:
     """Return the number in so many bytes; an integer where the kind is none."""
     width = len(data)
-    form = _FORMS.get((kind, width), _FORMS[FIXED, width])
+    form_of_integer = _FORMS[FIXED, width]
+    form = _FORMS.get((kind, width), form_of_integer)
     return [*struct.unpack(form, data)]
 
 
@@ -158,10 +179,13 @@ def encode(fields: Mapping[int, Any]) -> bytes:
                 parts.append(write_varint(single))
                 continue
 
-            content = single.encode() if isinstance(single, str) else single
+            content = single
+            if isinstance(single, str):
+                content = single.encode()
             tag = number << 3 | _BYTES
+            length = len(content)
             parts.append(write_varint(tag))
-            parts.append(write_varint(len(content)))
+            parts.append(write_varint(length))
             parts.append(content)
     return b"".join(parts)
 
@@ -171,6 +195,7 @@ def write_varint(value: int) -> bytes:
     parts = bytearray()
     value &= (1 << 64) - 1
     while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
+        low_bits = value & 0x7F
+        parts.append(low_bits | 0x80)
         value >>= 7
     return bytes([*parts, value])

@@ -71,7 +71,8 @@ class Format:
         """Commands for such a file, or what converts it."""
         commands = " or ".join(self.commands)
         parts = [commands, self.conversion]
-        return ", ".join(part for part in parts if part)
+        stated_parts = [part for part in parts if part]
+        return ", ".join(stated_parts)
 
     def fits(self, sample: Sample) -> bool:
         """Return True where a file begins, or a folder is filled, like this format."""
@@ -80,7 +81,9 @@ class Format:
             if not self.holds:
                 return False
             return any(sample.path.glob(self.holds))
-        name = sample.path.name.lower().removesuffix(".gz")
+
+        file_name = sample.path.name.lower()
+        name = file_name.removesuffix(".gz")
         return (
             sample.head.startswith(self.magic)
             and (not self.suffixes or name.endswith(self.suffixes))
@@ -108,9 +111,11 @@ class Sample:
         UTF-8, or UTF-16 where the first bytes say so.
         """
         marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        encoding = "utf-16" if self.head.startswith(marks) else "utf-8"
+        is_wide = self.head.startswith(marks)
+        encoding = "utf-16" if is_wide else "utf-8"
         text = self.head.decode(encoding, "replace")
-        return _ANSI.sub("", text.removeprefix("\ufeff"))
+        text = text.removeprefix("\ufeff")
+        return _ANSI.sub("", text)
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -181,7 +186,8 @@ def refuse_other_formats(path: Path, command: str, formats: Iterable[Format]) ->
 
 def _unpack(head: bytes) -> bytes:
     """Return what the beginning of a gzip file holds; of a damaged one nothing."""
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    gzip_bits = zlib.MAX_WBITS | 16
+    unpacker = zlib.decompressobj(wbits=gzip_bits)
     try:
         # Ten bytes may unpack to gigabytes: no more than a beginning is made.
         return unpacker.decompress(head, _HEAD)

@@ -50,17 +50,18 @@ def shortest_ways(
         # It is reached, and nothing is reached through it.
         if place != start and place in last:
             continue
+        way_to_place = ways[place]
         for neighbour in neighbours[place]:
             total = cost + costs[place, neighbour]
             way = ways.get(neighbour)
             if way is None or total < way.cost:
-                places = [*ways[place].places, neighbour]
+                places = [*way_to_place.places, neighbour]
                 # A way that runs through a tie is one of several, too.
-                ways[neighbour] = Way(total, places, is_tie=ways[place].is_tie)
+                ways[neighbour] = Way(total, places, is_tie=way_to_place.is_tie)
                 # The number between keeps ways of one cost in the order of finding.
-                heapq.heappush(
-                    queue, (total, len(queue) + len(finished_places), neighbour)
-                )
+                found_number = len(queue) + len(finished_places)
+                entry = (total, found_number, neighbour)
+                heapq.heappush(queue, entry)
             # Back over an edge of no cost is no other way.
             elif total == way.cost and neighbour not in finished_places:
                 way.is_tie = True

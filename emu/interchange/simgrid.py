@@ -38,6 +38,8 @@ _TABLES = {
     "dijkstracache": True,
 }
 _DUPLEX = ("SPLITDUPLEX", "FULLDUPLEX")  # the second is the first's older name
+#: The other direction of a link that has two.
+_OPPOSITES = {"UP": "DOWN", "DOWN": "UP"}
 #: Prefixes of rates: only those with an i are powers of two.
 _PREFIXES = {
     "": 1.0,
@@ -146,7 +148,8 @@ class _Platform:
             self._add_link(link)
         for host in reading.elements("host"):
             _refuse_profiles(host)
-            self._add_host(host.text("id"), zone)
+            host_name = host.text("id")
+            self._add_host(host_name, zone)
 
         for inner in reading.elements(*_ZONES, "cluster"):
             if inner.kind == "cluster":
@@ -199,14 +202,22 @@ class _Platform:
             latency=_seconds(cluster.text("lat")),
             is_shared=policy != "FATPIPE",
         )
-        limit = _rate(cluster.text("limiter_link", "0"))
+        stated_limit = cluster.text("limiter_link", "0")
+        limit = _rate(stated_limit)
         form = cluster.text("topology", "FLAT")
         if form == "FLAT":
             zone = StarZone(cluster.text("id"), parent)
-            self._add_flat_cluster(zone, cluster, wire, policy, limit)
+            self._add_flat_cluster(
+                zone,
+                cluster=cluster,
+                wire=wire,
+                policy=policy,
+                limit=limit,
+            )
             return
 
-        grid = build_grid(form, cluster.text("topo_parameters", ""))
+        parameters = cluster.text("topo_parameters", "")
+        grid = build_grid(form, parameters)
         grid.name = cluster.text("id")
         grid.parent = parent
         grid.wires = self._topology.wires
@@ -259,15 +270,18 @@ class _Platform:
 
     def _add_backbone(self, cluster: Reading) -> list[str]:
         """Return the wire of a cluster's backbone, none where it has none."""
-        rate = _rate(cluster.text("bb_bw", "") or "0")
-        latency = _seconds(cluster.text("bb_lat", "") or "0")
+        stated_rate = cluster.text("bb_bw", "") or "0"
+        rate = _rate(stated_rate)
+        stated_latency = cluster.text("bb_lat", "") or "0"
+        latency = _seconds(stated_latency)
         policy = cluster.text("bb_sharing_policy", "SHARED")
         if not rate and not latency:
             return []
         if policy not in ("SHARED", "FATPIPE"):
             raise ValueError(f"bb_sharing_policy is {policy!r}")
 
-        name = f"{cluster.text('id')} backbone"
+        cluster_name = cluster.text("id")
+        name = f"{cluster_name} backbone"
         self._topology.wires[name] = Wire(
             rate=rate,
             latency=latency,
@@ -289,7 +303,12 @@ class _Platform:
                 raise ValueError(f"{host} has two of host_link")
             up_wire = self._known_wire(link.text("up"))
             down_wire = self._known_wire(link.text("down"))
-            zone.attach(host, up_wire, down_wire, backbone)
+            zone.attach(
+                host,
+                up_wire=up_wire,
+                down_wire=down_wire,
+                backbone=backbone,
+            )
 
         for cabinet in reading.elements("cabinet"):
             cabinet.ignore("id")
@@ -320,7 +339,8 @@ class _Platform:
             zone.add_leg(ends, leg)
             if is_symmetrical:
                 back = self._turn(leg)
-                zone.add_leg((destination, source), back)
+                ends_back = (destination, source)
+                zone.add_leg(ends_back, back)
 
         for route in reading.elements("bypassRoute", *_ZONE_BYPASSES):
             ends = _ends(route)
@@ -364,12 +384,16 @@ class _Platform:
     def _turn(self, leg: Leg) -> Leg:
         """Return the way back."""
         wires = [self._opposite(wire) for wire in reversed(leg.wires)]
-        return Leg(wires, leg.destination_gateway, leg.source_gateway)
+        return Leg(
+            wires,
+            source_gateway=leg.destination_gateway,
+            destination_gateway=leg.source_gateway,
+        )
 
     def _opposite(self, wire: str) -> str:
         """Return the wire of the other direction; of a shared link, the same."""
         stem, _, direction = wire.rpartition("_")
-        back = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
+        back = _OPPOSITES.get(direction, "")
         name = f"{stem}_{back}"
         if name in self._topology.wires:
             return name
@@ -396,7 +420,8 @@ def _make_zone(reading: Reading, parent: Zone) -> Zone:
 
 def _is_symmetrical(route: Reading) -> bool:
     """Return True where the way back is the same; ValueError for another word."""
-    word = route.text("symmetrical", "YES").upper()
+    stated = route.text("symmetrical", "YES")
+    word = stated.upper()
     # Any other word passed for one of these, and a way back came or went unnoticed.
     if word not in ("YES", "NO"):
         raise ValueError(f"symmetrical is {word!r}, write YES or NO")
@@ -467,7 +492,9 @@ def _rate(text: str) -> float:
         raise ValueError(f"found {text!r} for a bandwidth, write 125MBps or 1Gbps")
     rate = float(match[1]) * _PREFIXES[prefix]
     counts_bits = match[3] == "b"
-    return rate / 8 if counts_bits else rate
+    if counts_bits:
+        return rate / 8
+    return rate
 
 
 def _seconds(text: str) -> float:

@@ -69,7 +69,8 @@ class GridZone(Zone):
             wire_name += f"_{direction}"
         # Of a dragonfly parallel cables are one link of their sum.
         rate = self.wire.rate * cables
-        self.wires[wire_name] = self.wire._replace(rate=rate)
+        wire = self.wire._replace(rate=rate)
+        self.wires[wire_name] = wire
         return wire_name
 
     def limit(self, place: str) -> Wires:
@@ -107,7 +108,8 @@ class Torus(GridZone):
                 owner = place if forward else next_place
                 wires += self.limit(f"link_{place}")
                 link = f"link_{owner}_{dimension}"
-                wires.append(self.use(link, up=forward))
+                wire = self.use(link, up=forward)
+                wires.append(wire)
                 position = next_position
                 place = next_place
             stride *= size
@@ -120,7 +122,8 @@ class Torus(GridZone):
         # The conditions are those of TorusZone, so that every route is SimGrid's.
         half = size // 2
         is_near = start < end <= start + half
-        wraps = start > half and (start + half) % size >= end
+        antipode = (start + half) % size
+        wraps = start > half and antipode >= end
         return is_near or wraps
 
 
@@ -149,12 +152,19 @@ class FatTree(GridZone):
         while level:
             place_in_level = level - 1
             children = self.children[place_in_level]
+            cables = self.cables[place_in_level]
             # As SimGrid does: ports are looked at on from the last one taken.
-            port = source % self.cables[place_in_level] * children
+            port = source % cables * children
             while level and port < self._ports(level):
-                cable, child = divmod(port, self.children[level - 1])
+                children_of_level = self.children[level - 1]
+                cable, child = divmod(port, children_of_level)
                 if child == end[level - 1]:
-                    wires += self._step_down(place, end, level, cable)
+                    wires += self._step_down(
+                        place,
+                        end=end,
+                        level=level,
+                        cable=cable,
+                    )
                     level -= 1
                 port += 1
 
@@ -164,13 +174,22 @@ class FatTree(GridZone):
 
     def _ports(self, level: int) -> int:
         """Return how many cables lead down from a switch."""
-        return self.children[level - 1] * self.cables[level - 1]
+        children = self.children[level - 1]
+        cables = self.cables[level - 1]
+        return children * cables
 
-    def _step_down(self, place: Place, end: Place, level: int, cable: int) -> Wires:
+    def _step_down(
+        self,
+        place: Place,
+        end: Place,
+        level: int,
+        cable: int,
+    ) -> Wires:
         """Go to the switch or host below that is nearer to the end."""
         upper = self._node(level, place)
-        place[level - 1] = end[level - 1]
-        lower = self._node(level - 1, place)
+        level_below = level - 1
+        place[level_below] = end[level_below]
+        lower = self._node(level_below, place)
         wire = self.use(f"{lower}_{upper}_{cable}", up=False)
         return [wire, *self.limit(upper)]
 
@@ -183,7 +202,8 @@ class FatTree(GridZone):
         while level == 0 or place[level:] != end[level:]:
             parents = self.parents[level]
             cables = self.cables[level]
-            port = rest % (parents * cables)
+            ports = parents * cables
+            port = rest % ports
             # Each level takes one digit of the destination (d-mod-k).
             rest //= parents
 
@@ -282,7 +302,8 @@ class Dragonfly(GridZone):
         upper = self._router(second)
         is_up = start < end
         wires = self.limit(self._router(start))
-        wire = self.use(f"{lower}_{upper}", up=is_up, cables=cables)
+        name = f"{lower}_{upper}"
+        wire = self.use(name, up=is_up, cables=cables)
         wires.append(wire)
         return wires
 
@@ -307,13 +328,13 @@ def build_grid(kind: str, parameters: str) -> Grid:
     lengths = [len(part) for part in parts]
     if kind == "TORUS" and len(parts) == 1:
         # `simgrid` sets the name, the parent and the wires of all three.
-        return Torus("", None, dimensions=parts[0])
+        return Torus(name="", parent=None, dimensions=parts[0])
     # Of a dragonfly these are groups, which its own check below does not ask for.
     levels = parts[0][0]
     if kind == "FAT_TREE" and lengths == [1, levels, levels, levels]:
         return FatTree(
-            "",
-            None,
+            name="",
+            parent=None,
             children=parts[1],
             parents=parts[2],
             cables=parts[3],
@@ -342,8 +363,8 @@ def _build_dragonfly(parts: list[Place]) -> Dragonfly:
         raise ValueError(f"{groups} groups need as many blades, {blades} are there")
 
     return Dragonfly(
-        "",
-        None,
+        name="",
+        parent=None,
         counts=(groups, chassis, blades, hosts),
         blue=blue,
         black=black,
@@ -362,7 +383,8 @@ def count_hosts(grid: Grid) -> int:
 
 def _numbers(text: str) -> Place:
     words = text.split(",")
-    numbers = [int(word) for word in words if word.strip().isdecimal()]
+    decimals = [word for word in words if word.strip().isdecimal()]
+    numbers = [int(word) for word in decimals]
     if len(numbers) < len(words) or min(numbers) < 1:
         raise ValueError(f"topo_parameters have {text!r}, write numbers from 1 on")
     return numbers

@@ -88,7 +88,8 @@ class TableZone(Zone):
     @override
     def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
         if not self.joins_legs:
-            return self.legs.get((source, destination))
+            ends = (source, destination)
+            return self.legs.get(ends)
 
         way = self._ways_from(source).get(destination)
         if way is None:
@@ -146,7 +147,13 @@ class StarZone(Zone):
     """Links from a member to the middle, the backbone last."""
     downs: dict[str, Wires] = field(default_factory=dict)
 
-    def attach(self, host: str, up_wire: str, down_wire: str, backbone: Wires) -> None:
+    def attach(
+        self,
+        host: str,
+        up_wire: str,
+        down_wire: str,
+        backbone: Wires,
+    ) -> None:
         """Join a host to the middle, over its own links and a backbone if any."""
         self.ups[host] = [up_wire, *backbone]
         self.downs[host] = [*backbone, down_wire]
@@ -156,7 +163,8 @@ class StarZone(Zone):
         ups = self.ups.get(source, [])
         downs = self.downs.get(destination, [])
         # The backbone is in both, and is crossed once.
-        wires = dict.fromkeys([*ups, *downs])
+        crossings = [*ups, *downs]
+        wires = dict.fromkeys(crossings)
         return Leg([*wires])
 
 
@@ -250,7 +258,9 @@ def _find_bypass(
     levels = product(source_levels, destination_levels)
     # The sort is stable: of two as far out the lower one at the source is first.
     for source_level, destination_level in sorted(levels, key=max):
-        ends = (sources[source_level], destinations[destination_level])
+        source = sources[source_level]
+        destination = destinations[destination_level]
+        ends = (source, destination)
         if ends in ancestor.bypasses:
             return ancestor.bypasses[ends]
     return None

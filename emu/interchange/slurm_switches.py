@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -69,8 +69,10 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
     if not switch:
         raise ValueError(f"{words[0]:.40} is no SwitchName")
 
-    nodes = [*_expand(keys.pop("nodes", ""))]
-    switches = [*_expand(keys.pop("switches", ""))]
+    node_list = keys.pop("nodes", "")
+    switch_list = keys.pop("switches", "")
+    nodes = [*_expand(node_list)]
+    switches = [*_expand(switch_list)]
     for name in [*nodes, *switches]:
         if name in above:
             raise ValueError(f"{name} is below {above[name]}, and below {switch}")
@@ -88,11 +90,13 @@ def _expand(hostlist: str) -> Iterator[str]:
     count = 0
     for part in _PART.findall(hostlist):
         names = [""]
-        for text, ranges in re.findall(r"([^\[\]]*)(?:\[([^\]]*)\])?", part):
+        pieces = re.findall(r"([^\[\]]*)(?:\[([^\]]*)\])?", part)
+        for text, ranges in pieces:
             endings = [""]
             if ranges:
                 endings = [*_numbers(ranges)]
-            names = [f"{name}{text}{ending}" for name in names for ending in endings]
+            pairs = product(names, endings)
+            names = [f"{name}{text}{ending}" for name, ending in pairs]
             # While it grows, since x[0-9999][0-9999] has a hundred million names.
             if len(names) > 2 * MOST_MACHINES:
                 raise ValueError(f"{part} are more machines than are read")
@@ -113,9 +117,11 @@ def _numbers(ranges: str) -> Iterator[str]:
         last = int(match[2] or digits)
         if last - first > 2 * MOST_MACHINES:
             raise ValueError(f"[{ranges:.40}] are more machines than are read")
+
+        width = len(digits)
         for number in range(first, last + 1):
             # As Slurm writes them: tux[08-10] are tux08, tux09, tux10.
-            yield str(number).zfill(len(digits))
+            yield str(number).zfill(width)
 
 
 def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
@@ -134,7 +140,8 @@ def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
         missing.append("uplink: 400 Gbit/s")
     if missing:
         name = Path(topology.origin).name
-        answer = ", ".join([f"file: {name}", *missing])
+        answers_needed = [f"file: {name}", *missing]
+        answer = ", ".join(answers_needed)
         problem = (
             "is Slurm's topology.conf, which has no rates: write topology: "
             f"{{{answer}}}"
@@ -150,10 +157,12 @@ def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
 def _path(name: str, above: Above) -> list[str]:
     """Return a node and the switches above it; ValueError when they run in a circle."""
     path = [name]
+    most_places = len(above) + 1
     while path[-1] in above:
-        switch = above[path[-1]]
+        below = path[-1]
+        switch = above[below]
         path.append(switch)
-        if len(path) > len(above) + 1:
+        if len(path) > most_places:
             raise ValueError(f"switches above {name} run in a circle")
     return path
 

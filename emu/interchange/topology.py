@@ -69,15 +69,15 @@ class Topology(Account):
         """
         self.check_size(len(self.machines))
         costs = {ends: len(wires) for ends, wires in self.routes.items()}
+        machines = {*self.machines}
         joined_routes = {}
         for start in self.machines:
             # An NPU passes on nothing of others.
-            routes = shortest_ways(start, costs, last={*self.machines})
+            routes = shortest_ways(start, costs, last=machines)
             for end in self.machines:
                 if end != start:
-                    joined_routes[start, end] = self._wires_of(
-                        routes.get(end), start, end
-                    )
+                    found = routes.get(end)
+                    joined_routes[start, end] = self._wires_of(found, start, end)
 
         # At the end, since `_wires_of` reads the edges from it.
         self.routes = joined_routes

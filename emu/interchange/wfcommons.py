@@ -9,6 +9,7 @@ holds one while it runs; what it has of more cores its own time shows.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -64,7 +65,8 @@ def read_workflow(path: Path) -> Workload:
         workflow = _Workflow(section, version, path)
         workflow.add_tasks()
         workflow.join()
-        workflow.workload.left_out.update(content.left_out())
+        left_out = content.left_out()
+        workflow.workload.left_out.update(left_out)
         return workflow.workload
 
 
@@ -83,7 +85,8 @@ class _Workflow:
         for part in (content, execution):
             part.ignore("makespan", "makespanInSeconds", "executedAt")
 
-        tasks_key = "jobs" if version in VERSIONS[:3] else "tasks"
+        calls_them_jobs = version in VERSIONS[:3]
+        tasks_key = "jobs" if calls_them_jobs else "tasks"
         self._read_tasks(plan, tasks_key, version)
         self._runs: dict[str, Reading] = {}
         self._sizes: dict[str, float] = {}
@@ -118,7 +121,8 @@ class _Workflow:
             # By the names that tasks get here: a/1 and a_1 are both a_1.
             names.add(plain_name(number))
             self._tasks[number] = task
-        if len(names) < len(plan.parts(key)):
+        stated_tasks = plan.parts(key)
+        if len(names) < len(stated_tasks):
             raise self._error("has two tasks of one id")
 
     def _read_runs(self, execution: Reading) -> None:
@@ -172,7 +176,8 @@ class _Workflow:
             if place:
                 fields["pin"] = place
             # Where placement decides, the first machine says whether cores are stated.
-            number = int(place.removeprefix("m") or 0)
+            digits = place.removeprefix("m")
+            number = int(digits or 0)
             machine = self.workload.machines[number]
             if "slots" in machine:
                 fields["slot"] = "core"
@@ -183,7 +188,9 @@ class _Workflow:
         """Return the machine of a task; none where placement is to decide."""
         field = "machines" if "machines" in run else "machine"
         machines = run.get(field, [])
-        names = machines if isinstance(machines, list) else [machines]
+        names = machines
+        if not isinstance(machines, list):
+            names = [machines]
         left_out = self.workload.left_out
         if len(names) > 1:
             left_out["machine of a task beyond the first"] += 1
@@ -205,27 +212,27 @@ class _Workflow:
 
         Raises DataError when parents, or sizes of files, are missing.
         """
-        makers: dict[str, list[str]] = {}
-        readers: dict[str, list[str]] = {}
+        makers = defaultdict[str, list[str]](list)
+        readers = defaultdict[str, list[str]](list)
         for key, task in self._tasks.items():
             outputs, inputs = self._files_of(task)
             for name in outputs:
-                makers_of_file = makers.setdefault(name, [])
-                makers_of_file.append(key)
+                makers[name].append(key)
             for name in inputs:
-                readers_of_file = readers.setdefault(name, [])
-                readers_of_file.append(key)
+                readers[name].append(key)
 
         # A parent without files comes first, too; its child may state the same pair.
-        flows = dict.fromkeys(self._pairs(), 0.0)
+        pairs = self._pairs()
+        flows = dict.fromkeys(pairs, 0.0)
         for name, keys in readers.items():
             maker = self._maker_of(name, makers, len(keys))
+            size = self._sizes[name]
             for key in keys:
                 # What a task made itself, or found, crosses no network here.
                 if maker in ("", key):
                     continue
-                flows.setdefault((maker, key), 0.0)
-                flows[maker, key] += self._sizes[name]
+                pair = (maker, key)
+                flows[pair] = flows.get(pair, 0.0) + size
 
         for (maker, reader), size in flows.items():
             source = plain_name(maker)
@@ -240,7 +247,8 @@ class _Workflow:
         if file not in self._sizes:
             raise self._error(f"has no size of file {file!r}")
         left_out = self.workload.left_out
-        first, *later_makers = makers.get(file, [""])
+        makers_of_file = makers.get(file, [""])
+        first, *later_makers = makers_of_file
         if not first:
             left_out["read of a file that no task makes"] += reads
         if later_makers:
@@ -249,9 +257,12 @@ class _Workflow:
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
         """Return the files that a task makes, and those that it reads."""
-        output_names = map(str, task.get("outputFiles", ()))
-        input_names = map(str, task.get("inputFiles", ()))
-        files = {"output": [*output_names], "input": [*input_names]}
+        stated_outputs = task.get("outputFiles", ())
+        stated_inputs = task.get("inputFiles", ())
+        files = {
+            "output": [*map(str, stated_outputs)],
+            "input": [*map(str, stated_inputs)],
+        }
         for file in task.parts("files", "file"):  # its own, as before 1.5
             # Files of one name in two folders are two files.
             folder = file.text("path", "")
@@ -261,15 +272,15 @@ class _Workflow:
                 raise self._error(f"file {name!r} has link {link!r}: input or output")
             files[link].append(name)
 
-            key = "sizeInBytes" if "sizeInBytes" in file else "size"
-            size = file.number(key)
+            size_key = "sizeInBytes" if "sizeInBytes" in file else "size"
+            size = file.number(size_key)
             stated_size = self._sizes.setdefault(name, size)
             if stated_size != size:
                 kind = "size of a file that another task stated otherwise"
                 self.workload.leave_out(kind)
-        outputs = [*dict.fromkeys(files["output"])]
-        inputs = [*dict.fromkeys(files["input"])]
-        return outputs, inputs
+        outputs = dict.fromkeys(files["output"])
+        inputs = dict.fromkeys(files["input"])
+        return [*outputs], [*inputs]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield what parents and children state, by id or, before 1.5, by name."""
@@ -287,7 +298,8 @@ class _Workflow:
         by_name: dict[str, str] = {}
         for key, task in self._tasks.items():
             name = task.text("name", key)
-            by_name[name] = key if name not in by_name else ""
+            is_taken = name in by_name
+            by_name[name] = "" if is_taken else key
         return by_name
 
     def _task_of(self, stated: str, key: str, by_name: Mapping[str, str]) -> str:

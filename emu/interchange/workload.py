@@ -20,10 +20,13 @@ Data: TypeAlias = dict[str, Any]
 MOST_NODES = 1_000_000
 #: Collectives that are sections of a custom job.
 _SECTIONS = {
-    "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
-    "ALL_TO_ALL": "alltoall", "REDUCE_SCATTER": "reduce_scatter",
+    "ALL_REDUCE": "allreduce",
+    "ALL_GATHER": "allgather",
+    "BROADCAST": "broadcast",
+    "ALL_TO_ALL": "alltoall",
+    "REDUCE_SCATTER": "reduce_scatter",
     "REDUCE_SCATTER_BLOCK": "reduce_scatter",
-}  # fmt: skip
+}
 #: Ancestors that one pass of `reduce_edges` looks at: a number of 1 kB per node.
 _BLOCK = 8192
 
@@ -47,7 +50,8 @@ class Workload(Account):
         """
         if not 0 <= seconds < math.inf:
             raise self.error(f"{name} would take {seconds} s")
-        task: Data = {"name": name, "time": DURATION.exact(seconds)}
+        time = DURATION.exact(seconds)
+        task: Data = {"name": name, "time": time}
         task.update(fields)
         self.tasks.append(task)
 
@@ -288,7 +292,8 @@ def reduce_edges(
     sources = [list[int]() for _ in order]
     for source, destination in edges:
         place = places[destination]
-        sources[place].append(places[source])
+        source_place = places[source]
+        sources[place].append(source_place)
 
     direct_edges = []
     for first in range(0, len(order), _BLOCK):
