@@ -100,7 +100,8 @@ class BatchPlan:
         of_step = self.samplers * self.batch_size
         # The last batch of an epoch may be short: epochs are counted whole, only the
         # rest in full batches.
-        epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
+        steps_per_epoch = self.steps_per_epoch(train)
+        epochs, rest = np.divmod(steps, steps_per_epoch)
         seeds = epochs * of_epoch + rest * of_step
         return np.asarray(seeds)
 
@@ -111,15 +112,16 @@ class BatchPlan:
         part by one vertex, the last batch of the longer ones has one more. ``train``
         are the vertices of `walk`. Raises ValueError as `steps_per_epoch`.
         """
-        count = self._seeds_per_epoch(len(train))
-        steps = self.steps_per_epoch(len(train))
+        vertices = len(train)
+        count = self._seeds_per_epoch(vertices)
+        steps = self.steps_per_epoch(vertices)
         epoch, step = divmod(iteration, steps)
         first = step * self.batch_size
         last = min(first + self.batch_size, count)
         share = train
         if self.epoch != "replicate":
             # Under `replicate` samplers overlap: each has a permutation of all.
-            bounds = self.share_bounds(len(train))
+            bounds = self.share_bounds(vertices)
             begin, end = bounds[sampler : sampler + 2]
             share = train[begin:end]
         if self.epoch == "local" and last == count:
@@ -131,7 +133,8 @@ class BatchPlan:
         # Only the places of this batch: a whole permutation of papers100M's training
         # set would take 10 MB per sampler and process.
         lib.permuted(first, last, len(share), key, pointer(places))
-        return np.asarray(share)[places]
+        vertices_of_share = np.asarray(share)
+        return vertices_of_share[places]
 
     def share_bounds(self, train: int) -> Ints:
         """Return where the share of every sampler begins, and the end of the last."""
@@ -160,11 +163,13 @@ class BatchPlan:
         iteration: int,
     ) -> SampledBatch:
         """Sample the batch of one (sampler, iteration); raises as `steps_per_epoch`."""
+        seeds = self.seeds(train, sampler, iteration)
+        stream = self.stream(sampler, iteration)
         return sample_batch(
             structure,
-            self.seeds(train, sampler, iteration),
+            seeds,
             fanouts=self.fanouts,
-            stream=self.stream(sampler, iteration),
+            stream=stream,
         )
 
 
@@ -194,7 +199,8 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     owner = np.asarray(dataset.owner)
     train_owners = owner[train].astype(np.int64)
     train_home = train_owners * homes // stores
-    vertices_by_home = [train[train_home == home] for home in range(homes)]
+    homes_in_order = range(homes)
+    vertices_by_home = [train[train_home == home] for home in homes_in_order]
     pairs = list(zip(vertices_by_home, room, strict=True))
     # What owners have beyond their samplers' shares, for those that are short.
     beyond = np.concatenate([vertices[size:] for vertices, size in pairs])

@@ -38,12 +38,16 @@ class GraphFiles:
 
         Raises DataError as `find_source`.
         """
-        fingerprint = source_of(dataset).fingerprint
+        source = source_of(dataset)
+        fingerprint = source.fingerprint
+
         # In the order of `find_source`: a copy is to be of the graph that it would
         # open.
-        for home in data_folders(dataset.get("root") or ""):
+        homes = data_folders(dataset.get("root") or "")
+        for home in homes:
             folder = home / dataset["name"]
-            if (folder / MANIFEST).is_file():
+            manifest = folder / MANIFEST
+            if manifest.is_file():
                 imported = sorted(folder.iterdir())
                 return cls(dataset, fingerprint, tuple(imported))
             files = sorted(folder.glob("*.npz"))
@@ -54,7 +58,8 @@ class GraphFiles:
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.paths)
+        sizes = [path.stat().st_size for path in self.paths]
+        return sum(sizes)
 
     def piece(self, position: int) -> tuple[str, bytes, bool]:
         """Return a file's name, the bytes there, and whether they are the last of all.
@@ -109,6 +114,7 @@ def is_here(dataset: Mapping[str, Any], fingerprint: str) -> bool:
         if dataset.get("root") or (imports_home() / name).exists():
             raise
         return False
+
     if local_fingerprint != fingerprint:
         problem = "is another graph here than where the run was started: "
         remedy = f"emu data clear {name}, or an EMU_DATA without it, has it copied"
@@ -141,12 +147,13 @@ class GraphCopy:
         Raises DataError when the name has one, or the file cannot be written.
         """
         # The name comes over the network: one with a folder could write anywhere.
-        if file != Path(file).name or file in {"", ".", ".."}:
-            raise DataError(
-                f"found {file!r}, no name of a file", path=str(self._folder)
-            )
+        is_name = file == Path(file).name and file not in {"", ".", ".."}
+        if not is_name:
+            problem = f"found {file!r}, no name of a file"
+            raise DataError(problem, path=str(self._folder))
         try:
-            with (self._partial / file).open("ab") as target:
+            path = self._partial / file
+            with path.open("ab") as target:
                 target.write(content)
         except OSError as error:
             raise self._failure(error) from error

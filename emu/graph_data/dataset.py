@@ -75,6 +75,7 @@ def partition(
         if not has_room:
             raise ValueError(f"boxes {[*boxes]} do not hold {parts} parts")
         return _metis_by_box(structure, boxes)
+
     if partitioner != "hash":
         raise ValueError(f"no partitioner is called {partitioner}")
     return hash_parts(structure.vertices, parts, seed)
@@ -116,6 +117,7 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
         total = sum(boxes)
         shares = [size / total for size in boxes]
         box = _metis(structure, len(boxes), shares)
+
     owner = np.zeros(structure.vertices, np.int32)
     first = 0
     for number, size in enumerate(boxes):
@@ -137,7 +139,8 @@ def _induced(structure: Structure, members: Ints) -> Structure:
     places = position[neighbours]
     is_inside = places >= 0
     # Edges kept before a row are where it begins in what is left.
-    starts = bounds_of(is_inside)[indptr]
+    kept_before = bounds_of(is_inside)
+    starts = kept_before[indptr]
     return Structure(starts, places[is_inside])
 
 
@@ -147,10 +150,12 @@ def _metis_of_dgl(structure: Structure, parts: int) -> SmallInts:
     import torch
 
     wide_indices = structure.indices.astype(np.int64)
-    indptr = torch.from_numpy(np.array(structure.indptr))
+    own_indptr = np.array(structure.indptr)
+    indptr = torch.from_numpy(own_indptr)
     indices = torch.from_numpy(wide_indices)
     edge_ids = torch.empty(0, dtype=torch.int64)  # edges are in order
-    graph = dgl.graph(("csc", (indptr, indices, edge_ids)))
+    arrays = (indptr, indices, edge_ids)
+    graph = dgl.graph(("csc", arrays))
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
     # kill would leave there, and an unwritable one would stop it.
     with scratch_folder("metis") as scratch, contextlib.chdir(scratch), _silence():
@@ -165,6 +170,7 @@ def _silence() -> Iterator[None]:
     sys.stderr.flush()
     copy = os.dup(2)
     nothing = os.open(os.devnull, os.O_WRONLY)
+
     try:
         os.dup2(nothing, 2)
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
@@ -285,9 +291,12 @@ class Dataset:
         if not self._looks:
             names = [f"features_{part}" for part in range(self.parts)]
             self._looks = [self._prepared.map_unchecked(name) for name in names]
-        places = zip(self.owner[vertices], self.local[vertices], strict=True)
+        owners = self.owner[vertices]
+        rows_of_owners = self.local[vertices]
+        places = zip(owners, rows_of_owners, strict=True)
         found_rows = [self._looks[part][row] for part, row in places]
-        rows = np.array(found_rows, np.float32).reshape(-1, self._columns)
+        rows = np.array(found_rows, np.float32)
+        rows = rows.reshape(-1, self._columns)
         return self._convert(rows)
 
     def gather(self, vertices: Ints) -> Rows:
@@ -298,7 +307,8 @@ class Dataset:
         # Every partition is mapped at most once.
         for part in range(self.parts):
             is_owned = owners == part
-            owned_rows = self.local[vertices[is_owned]]
+            owned_vertices = vertices[is_owned]
+            owned_rows = self.local[owned_vertices]
             features = self.features(part)
             rows[is_owned] = features[owned_rows]
         return rows
@@ -355,11 +365,15 @@ def open_dataset(
     if not boxes:  # as before there were any: what is cached stays
         del fields["boxes"]
     source = find_source(name, scale=scale, seed=seed, root=root, split=split)
+
+    settings = sorted(fields.items())
     # The source's fingerprint makes a changed file a new folder: none that is in use is
     # written again.
-    content = f"{_LAYOUT} {sorted(fields.items())} {source.fingerprint}"
-    key = hashlib.sha256(content.encode()).hexdigest()[:16]
-    folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
+    content = f"{_LAYOUT} {settings} {source.fingerprint}"
+    digest = hashlib.sha256(content.encode())
+    key = digest.hexdigest()[:16]
+    prepared_folder = cache_home() / "prepared"
+    folder = prepared_folder / f"{file_part(name)}-{key}"
 
     def build(partial: Path) -> prepared.Facts:
         graph = source.load()
@@ -374,7 +388,8 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
     for ids in (graph.train, graph.valid, graph.test):
         is_unlabelled = graph.labels[ids] < 0
         if is_unlabelled.any():
-            first = ids[is_unlabelled][0]
+            unlabelled = ids[is_unlabelled]
+            first = unlabelled[0]
             problem = f"vertex {first} is in the split and has no label"
             raise DataError(problem, path=graph.origin)
 
@@ -448,7 +463,8 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     # The folder's name has the content of the data set already: the key adds the blocks
     # alone.
     words = repr(list(blocks))
-    key = hashlib.sha256(words.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(words.encode())
+    key = digest.hexdigest()[:8]
 
     def write(folder: Path) -> prepared.Facts:
         vertices = dataset.vertices
@@ -458,7 +474,8 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
         def slices() -> Iterator[list[Rows]]:
             for start in range(0, vertices, CHUNK):
                 stop = min(start + CHUNK, vertices)
-                rows = dataset.gather(np.arange(start, stop))
+                chunk = np.arange(start, stop)
+                rows = dataset.gather(chunk)
                 yield np.split(rows, cuts, axis=1)
 
         shapes = {}

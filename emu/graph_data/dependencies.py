@@ -107,7 +107,13 @@ def split_by_costs(
             computed = shells[: layer - 1 : -1]
             local = np.concatenate([own, *computed])
             held = shells[layer - 1]
-            yield part_of(dataset.structure, owner, local, held, aggregation)
+            yield part_of(
+                dataset.structure,
+                owner=owner,
+                local=local,
+                held=held,
+                aggregation=aggregation,
+            )
 
 
 def open_dependencies(

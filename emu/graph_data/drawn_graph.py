@@ -127,6 +127,19 @@ class DrawnStructure(Structure):
         counts: Ids = whole.astype(np.int64)
         return counts
 
+    @property
+    def _groups(self) -> list[tuple[float, Ids]]:
+        """Shares of the draws within a block and within a class, and their bounds."""
+        return [
+            (self.preset.in_block, self.blocks.block_bounds),
+            (self.preset.in_class, self.blocks.class_bounds),
+        ]
+
+    @property
+    def _share_anywhere(self) -> float:
+        """Share of the draws that stay within neither."""
+        return 1 - self.preset.in_block - self.preset.in_class
+
     def _targets(self, vertices: Ids, numbers: Ids) -> Ids:
         """Return what the draw of each number of each vertex leads to."""
         # Two numbers of each draw: where its other end lies, and which vertex it is.
@@ -134,8 +147,9 @@ class DrawnStructure(Structure):
         choice = _uniform(self.key, vertices, double + 1)
         place = _uniform(self.key, vertices, double + 2)
         near = self.preset.in_block
+        either = near + self.preset.in_class
         is_near = choice < near
-        is_alike = ~is_near & (choice < near + self.preset.in_class)
+        is_alike = ~is_near & (choice < either)
         bounds_of_chosen = [
             (is_near, self.blocks.block_bounds),
             (is_alike, self.blocks.class_bounds),
@@ -157,16 +171,9 @@ class DrawnStructure(Structure):
 
     def _share(self, vertices: Ids, targets: Ids) -> Floats:
         """Return the share of each vertex's draws that lead to its target."""
-        near = self.preset.in_block
-        alike = self.preset.in_class
-        bounds_of_part = [
-            (near, self.blocks.block_bounds),
-            (alike, self.blocks.class_bounds),
-        ]
-
-        anywhere = (1 - near - alike) / self.total
+        anywhere = self._share_anywhere / self.total
         shares = np.full(len(targets), anywhere)
-        for part, bounds in bounds_of_part:
+        for part, bounds in self._groups:
             begin, end = _range_around(vertices, bounds)
             group_weight = self.prefix[end] - self.prefix[begin]
             is_inside = (begin <= targets) & (targets < end)
@@ -175,18 +182,12 @@ class DrawnStructure(Structure):
 
     def expect_hits(self, draws: Floats) -> Floats:
         """Return how often each vertex is drawn, if each draws so many neighbours."""
-        near = self.preset.in_block
-        alike = self.preset.in_class
-        anywhere = (1 - near - alike) * draws.sum() / self.total
+        anywhere = self._share_anywhere * draws.sum() / self.total
         hits_per_weight = np.full(self.vertices, anywhere)
-        bounds_of_part = [
-            (near, self.blocks.block_bounds),
-            (alike, self.blocks.class_bounds),
-        ]
 
         sums = np.cumsum(draws)
         draws_before = np.concatenate([[0.0], sums])
-        for part, bounds in bounds_of_part:
+        for part, bounds in self._groups:
             draws_of_group = np.diff(draws_before[bounds])
             weight_of_group = np.diff(self.prefix[bounds])
             # A class that is rounded to no vertex has no weight.
@@ -228,8 +229,10 @@ class DrawnStructure(Structure):
         # One of each of so many equal ranges of its draws: none is taken twice.
         fraction = _uniform(key, vertices, ranks)
         row_counts = counts[rows]
-        draws = (ranks + fraction) * row_counts / wanted[rows]
-        targets = self._targets(vertices, draws.astype(np.int64))
+        places = ranks + fraction
+        draws = places * row_counts / wanted[rows]
+        numbers = draws.astype(np.int64)
+        targets = self._targets(vertices, numbers)
 
         # Of several draws that lead to one vertex one counts, also where most were not
         # made: each counts with the chance that it is that one.
@@ -313,24 +316,28 @@ class DrawnGraph(Dataset):
             names = ", ".join(PRESETS)
             problem = f"{name} is not made up, and cannot be drawn: remove job.dataset"
             raise DataError(f"{problem}.drawn, or write one of {names}")
-        preset = PRESETS[name]
 
+        preset = PRESETS[name]
         scale = settings["scale"]
         if not 0 < scale <= 1:
             raise DataError(f"{name}: scale is {scale}, it must be in (0, 1]")
+
         content = f"drawn 1 {asdict(preset)} {settings} {partitioner} {parts}"
         digest = sha256(content.encode())
         key = digest.hexdigest()[:16]
         prepared_folder = cache_home() / "prepared"
         self.folder = prepared_folder / f"drawn-{name}-{key}"
+
+        edges = round(preset.edges * scale)
+        most_train, *_ = preset.split
+        train = round(most_train * scale)
         self._prepared: Any = _NoArrays()
         self.vertices = round(preset.vertices * scale)
-        self.edges = 2 * round(preset.edges * scale)
+        self.edges = 2 * edges
         self.classes = preset.classes
         self.feature_length = settings["feature_length"] or preset.feature_length
         self.parts = parts
-        most_train, *_ = preset.split
-        self.train_count = max(1, round(most_train * scale))
+        self.train_count = max(1, train)
         self._features = {}
         self._looks = []
         self._seed: int = settings["seed"]
@@ -364,8 +371,10 @@ class DrawnGraph(Dataset):
             return hash_parts(self.vertices, self.parts, self._seed)
         if self._partitioner == "imported":
             raise DataError("a drawn graph comes in no parts: write metis or hash")
+
         ends = self.drawn.blocks.block_bounds
-        even_ends = np.arange(1, self.parts) * self.vertices / self.parts
+        numbers = np.arange(1, self.parts)
+        even_ends = numbers * self.vertices / self.parts
         # The first end of a block that is no earlier: parts consist of whole blocks.
         places = np.searchsorted(ends, even_ends)
         bounds = [0, *ends[places], self.vertices]
@@ -385,14 +394,17 @@ class DrawnGraph(Dataset):
         """Neighbours of one in so many members of every part."""
         draws = self.drawn.draws_of(self.train)
         all_draws = self.vertices * draws.mean()
-        stride = int(max(1, all_draws // _READER_DRAWS))
+        members_per_drawn = all_draws // _READER_DRAWS
+        stride = int(max(1, members_per_drawn))
+
         samples = []
         for part in range(self.parts):
             is_member = self.owner == part
             members = narrow(np.flatnonzero(is_member))
             drawn = members[::stride].astype(np.int64)
             indptr, targets = self.drawn.neighbours(drawn)
-            rows, _ = _number_draws(np.diff(indptr))
+            degrees = np.diff(indptr)
+            rows, _ = _number_draws(degrees)
             owners = self.owner[targets]
             sample = _Sample(
                 members=members,
@@ -485,7 +497,12 @@ def draw_structure(name: str, scale: float, seed: int) -> DrawnStructure:
     vertices = round(preset.vertices * scale)
     edges = round(preset.edges * scale)
     rng = np.random.default_rng([seed, 1])
-    weights = weigh_vertices(preset, vertices, edges, rng)
+    weights = weigh_vertices(
+        preset,
+        vertices=vertices,
+        edges=edges,
+        rng=rng,
+    )
     nothing = np.empty(0, np.int64)
 
     plain = DrawnStructure(

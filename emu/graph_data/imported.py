@@ -116,7 +116,7 @@ def import_graph(
             if file is not None:
                 table_of_kind = _read_beside(file, kind, options, choices, graph_ids)
                 tables.append(table_of_kind)
-        graph = _join(graph, tables, path, options)
+        graph = _join(graph, tables=tables, path=path, options=options)
         # Splits may come from tables beside, which know nothing of choices.
         graph = replace(graph, overlap=choices.overlap)
         # After the tables, which may bring what would be made up.
@@ -129,7 +129,13 @@ def import_graph(
         }
 
         def write(partial: Path) -> Facts:
-            return _write(partial, raw, path, facts, graph.ids)
+            return _write(
+                partial,
+                graph=raw,
+                path=path,
+                facts=facts,
+                ids=graph.ids,
+            )
 
         return prepared.prepare_arrays(folder, write)
 
@@ -268,7 +274,8 @@ def _read_text(path: Path, options: TableOptions) -> FoundGraph:
     if layout:
         return neighbour_lists.read_neighbours(path, layout, options)
     # Files of METIS have no options: whoever states one has a list of edges.
-    is_open = answers | {options.bipartite} == {None}
+    all_answers = answers | {options.bipartite}
+    is_open = all_answers == {None}
     if is_open:
         graph = matrix_files.read_metis(path, options.tell)
         if graph is not None:
@@ -312,7 +319,8 @@ def _make_up(
         # A seed of its own: labels do not depend on whether features are made up as
         # well.
         rng = np.random.default_rng(8)
-        labels = rng.permutation(np.arange(vertices) % classes)
+        numbers = np.arange(vertices) % classes
+        labels = rng.permutation(numbers)
         found = replace(found, labels=labels)
     return replace(found, notes=(*found.notes, *notes))
 
@@ -330,12 +338,16 @@ def _write(
             del arrays[part]
     files = {name: array for name, array in arrays.items() if array is not None}
     prepared.write_arrays(folder, files)
+
     shape = (graph.structure.vertices, graph.feature_length)
     slices = ([rows] for _, rows in graph.slices())
     prepared.write_rows(folder, {"features": shape}, slices)
+
     note = ""
     if ids is not None:
-        note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
+        first = ids[0]
+        last = ids[-1]
+        note = f"{first} to {last}, by vertex in {folder.stem}/ids.npy"
     return {"origin": str(path.resolve()), **facts, "ids": note}
 
 
@@ -351,6 +363,7 @@ def summarize(graph: RawGraph, split_origin: str) -> Facts:
     parts = 0
     if graph.owner is not None:
         parts = int(graph.owner.max()) + 1
+
     return {
         "vertices": graph.structure.vertices,
         "edges": 2 * pairs,
@@ -385,7 +398,8 @@ def summary_lines(facts: Mapping[str, Any]) -> list[str]:
         classes += f"; {facts['unlabelled']:,} vertices without"
     split = f"{facts['split_origin']}, 60 : 20 : 20 of what has a label"
     if facts["train"]:
-        counts = ", ".join(f"{facts[part]:,} {part}" for part in SPLIT)
+        counts_of_parts = [f"{facts[part]:,} {part}" for part in SPLIT]
+        counts = ", ".join(counts_of_parts)
         split = f"{counts}, by {facts['split_origin']}"
 
     loops = f"{facts['self_loops']:,} self-loops"

@@ -145,9 +145,11 @@ def _best_swap(
     leaving = np.flatnonzero(interval == most_interval)
     joining = np.flatnonzero(interval == fewest_interval)
     leaving_edges = _edges_into(structure, leaving)
-    losses, gains = _gains(interval, leaving_edges, len(leaving), pair)
+    losses, gains = _gains(interval, edges=leaving_edges, count=len(leaving), pair=pair)
     joining_edges = _edges_into(structure, joining)
-    in_most, in_fewest = _gains(interval, joining_edges, len(joining), pair)
+    in_most, in_fewest = _gains(
+        interval, edges=joining_edges, count=len(joining), pair=pair
+    )
 
     # Of every vertex of the first the one of the second that fits it best.
     sums = in_most + in_fewest
@@ -296,8 +298,21 @@ def count_intervals(
     parts = dataset.parts
     if isinstance(dataset, DrawnGraph):
         return _drawn_counts(dataset, each, sources=sources)
-    cut = cut_intervals(structure, owner, parts, each, how)
-    return interval_counts(structure, cut, parts, each, sources=sources)
+
+    cut = cut_intervals(
+        structure,
+        owner=owner,
+        parts=parts,
+        each=each,
+        how=how,
+    )
+    return interval_counts(
+        structure,
+        interval=cut,
+        parts=parts,
+        each=each,
+        sources=sources,
+    )
 
 
 def _drawn_counts(dataset: DrawnGraph, each: int, *, sources: bool) -> IntervalCounts:
@@ -308,9 +323,17 @@ def _drawn_counts(dataset: DrawnGraph, each: int, *, sources: bool) -> IntervalC
     """
     if sources:
         raise DataError("sources of edges are counted in a graph that is held")
+
     parts = dataset.parts
     structure = dataset.structure
-    interval = cut_intervals(structure, dataset.owner, parts, each, "contiguous")
+    interval = cut_intervals(
+        structure,
+        owner=dataset.owner,
+        parts=parts,
+        each=each,
+        how="contiguous",
+    )
+
     count = parts * each
     ghosts = np.zeros((count, parts), np.int64)
     for reader in range(parts):

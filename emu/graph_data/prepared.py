@@ -172,7 +172,9 @@ class PreparedArrays:
     def checksum_of(self, name: str) -> int:
         """Return the checksum of an array, as it was written."""
         file = self._files.get(f"{name}.npy")
-        return 0 if file is None else file.get("crc32", 0)
+        if file is None:
+            return 0
+        return file.get("crc32", 0)
 
     @property
     def size(self) -> int:
@@ -190,6 +192,7 @@ class PreparedArrays:
         # A header that numpy evaluates may be no mapping at all: TypeError.
         except (OSError, KeyError, ValueError, TypeError, DataError) as error:
             raise self._damage(path, _problem_of(error)) from error
+
         if mapped is None:
             raise self._damage(path, "its content changed")
         return mapped
@@ -245,8 +248,10 @@ def write_rows(
     with contextlib.ExitStack() as open_files:
         files = []
         for name, shape in shapes.items():
-            file = _begin_array(folder / f"{name}.npy", dtype, shape)
-            files.append(open_files.enter_context(file))
+            path = folder / f"{name}.npy"
+            file = _begin_array(path, dtype, shape)
+            open_file = open_files.enter_context(file)
+            files.append(open_file)
         for pieces in slices:
             for file, rows in zip(files, pieces, strict=True):
                 in_order = np.ascontiguousarray(rows, dtype)
@@ -278,6 +283,7 @@ def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArra
     except OSError as error:
         problem = f"prepared data cannot be written: {error.strerror or error}"
         raise DataError(problem, path=str(folder)) from error
+
     # What is there is checked in any case, also when it was built a moment ago.
     return PreparedArrays(folder)
 
@@ -309,7 +315,8 @@ def _build(folder: Path, build: Callable[[Path], Facts]) -> None:
         files: dict[str, _FileKeys] = {}
         for path in sorted(partial.glob("*.npy")):
             size = path.stat().st_size
-            files[path.name] = {"bytes": size, "crc32": _file_checksum(path)}
+            checksum = _file_checksum(path)
+            files[path.name] = {"bytes": size, "crc32": checksum}
 
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}

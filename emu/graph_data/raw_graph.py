@@ -54,14 +54,17 @@ class RawGraph:
     def slices(self) -> Iterator[tuple[slice, Rows]]:
         """Yield features in slices of vertices; DataError at one that is not finite."""
         vertices = self.structure.vertices
+
         # Always the same slices: generated features are drawn by slice.
         for start in range(0, vertices, CHUNK):
             stop = min(start + CHUNK, vertices)
             rows = self.rows(start, stop)
             is_finite = np.isfinite(rows)
             if not is_finite.all():
-                row, column = np.argwhere(~is_finite)[0]
-                name = f"feature {column} of vertex {start + row}"
+                first_wrong = np.argwhere(~is_finite)[0]
+                row, column = first_wrong
+                vertex = start + row
+                name = f"feature {column} of vertex {vertex}"
                 value = rows[row, column]
                 raise DataError(f"{name} is {value}", path=self.origin)
             yield slice(start, stop), rows
@@ -155,12 +158,17 @@ def build_structure(
 def _check_ends(ends: Array, vertices: int, origin: str) -> None:
     """Refuse ends of edges that are no vertices; the error names the first edge."""
     for begin in range(0, len(ends), _STEP):
-        part = np.asarray(ends[begin : begin + _STEP])
+        stop = begin + _STEP
+        part = np.asarray(ends[begin:stop])
         is_wrong = (part < 0) | (part >= vertices)
         if is_wrong.any():
             place = int(np.argmax(is_wrong))
-            problem = f"edge {begin + place} names vertex {part[place]}, there are "
-            raise DataError(f"{problem}only 0..{vertices - 1}", path=origin)
+            edge = begin + place
+            last = vertices - 1
+            problem = (
+                f"edge {edge} names vertex {part[place]}, there are only 0..{last}"
+            )
+            raise DataError(problem, path=origin)
 
 
 def random_split(
@@ -171,7 +179,8 @@ def random_split(
     """Return sorted train, valid and test ids, ``shares`` of each."""
     # Shares may leave some over: most vertices of papers100M are in no part.
     order = rng.permutation(vertices)
-    train, valid, test, _ = np.split(order, np.cumsum(shares))
+    cuts = np.cumsum(shares)
+    train, valid, test, _ = np.split(order, cuts)
     return np.sort(train), np.sort(valid), np.sort(test)
 
 
@@ -180,12 +189,15 @@ def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
     # A split that the file states always wins over one that is drawn.
     if len(graph.train):
         return graph
-    vertices = np.flatnonzero(graph.labels >= 0)
+
+    has_label = graph.labels >= 0
+    vertices = np.flatnonzero(has_label)
     count = len(vertices)
     train = int(0.6 * count)
     valid = int(0.2 * count)
     # The last part takes what rounding leaves: every labelled vertex is in one.
-    shares = (train, valid, count - train - valid)
+    rest = count - train - valid
+    shares = (train, valid, rest)
     rng = np.random.default_rng([seed, 3])
     parts = random_split(count, shares, rng)
     train_ids, valid_ids, test_ids = (vertices[part] for part in parts)

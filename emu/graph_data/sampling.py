@@ -147,7 +147,13 @@ def sample_neighbours(
     of the sampled edges, grouped in the order of ``frontier``. Raises ValueError when
     the fanout is below 1 or a frontier vertex does not exist.
     """
-    sources, positions = _sample_frontier(structure, frontier, fanout, stream, hop)
+    sources, positions = _sample_frontier(
+        structure,
+        frontier=frontier,
+        fanout=fanout,
+        stream=stream,
+        hop=hop,
+    )
     return sources, frontier[positions]
 
 
@@ -199,7 +205,8 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
         pointer(positions),
     )
     # A copy, so that the room for ids that repeat is freed.
-    return vertices[:count].copy(), positions
+    distinct = vertices[:count]
+    return distinct.copy(), positions
 
 
 #: Vertices of a graph up to which each thread that samples keeps a place of all: 8 MB.
@@ -218,8 +225,10 @@ def places_of(vertices: int) -> Positions:
 
 def relabel_by_place(known: Ids, ids: Ids, places: Positions) -> tuple[Ids, Positions]:
     """Return what `relabel` does, by a place of each vertex where it hashes."""
-    vertices = np.empty(len(known) + len(ids), np.int64)
+    most = len(known) + len(ids)
+    vertices = np.empty(most, np.int64)
     positions = np.empty(len(ids), np.int32)
+
     count = lib.placed(
         pointer(known),
         len(known),
@@ -229,7 +238,8 @@ def relabel_by_place(known: Ids, ids: Ids, places: Positions) -> tuple[Ids, Posi
         pointer(vertices),
         pointer(positions),
     )
-    return vertices[:count].copy(), positions
+    distinct = vertices[:count]
+    return distinct.copy(), positions
 
 
 class GrowingBatch:
@@ -274,7 +284,8 @@ class GrowingBatch:
             found = relabel_by_place(self.frontier, sources, self._places)
             self.frontier, source = found
         self._sizes.append(len(self.frontier))
-        self._edges.append((source, destination))
+        edges = (source, destination)
+        self._edges.append(edges)
 
     def finish(self) -> SampledBatch:
         """Return the batch grown so far."""
@@ -299,9 +310,16 @@ def sample_batch(
     belongs to the seeds' hop. ``stream`` and errors are those of `sample_neighbours`.
     """
     batch = GrowingBatch(seeds, structure.vertices)
+
     # DGL states the seeds' fanout last, and the seeds are sampled first.
     from_seeds = reversed(fanouts)
     for hop, fanout in enumerate(from_seeds, start=1):
-        edges = _sample_frontier(structure, batch.frontier, fanout, stream, hop)
+        edges = _sample_frontier(
+            structure,
+            frontier=batch.frontier,
+            fanout=fanout,
+            stream=stream,
+            hop=hop,
+        )
         batch.add(*edges)
     return batch.finish()

@@ -37,7 +37,12 @@ def source_of(dataset: Mapping[str, Any]) -> Source:
 
 
 def find_source(
-    name: str, *, scale: float, seed: int, root: str = "", split: int | None = None
+    name: str,
+    *,
+    scale: float,
+    seed: int,
+    root: str = "",
+    split: int | None = None,
 ) -> Source:
     """Return the source of a data set.
 

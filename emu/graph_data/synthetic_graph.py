@@ -91,9 +91,10 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         # Rounded up, so that the scale which the message names is accepted.
         millionths = 1e6 * max(for_density, for_classes)
         least = math.ceil(millionths) / 1e6
+        share_of_pairs = min(density, 1)
         raise DataError(
             f"{name}: at scale {scale} there are {vertices} vertices, and "
-            f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
+            f"{share_of_pairs:.0%} of their pairs are edges; write {least} or more"
         )
     # At least one each: a graph without a part could not be trained or judged.
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
@@ -128,7 +129,12 @@ def _generate(
     # does not shift the others.
     rng = np.random.default_rng([seed, 1])
     blocks = Blocks(preset, vertices)
-    first, second = _draw_edges(preset, blocks, edges, rng)
+    first, second = _draw_edges(
+        preset,
+        blocks=blocks,
+        edges=edges,
+        rng=rng,
+    )
     ids = rng.permutation(vertices)  # the order of generation must not show
     of_vertex = np.empty(vertices, np.int64)
     of_vertex[ids] = np.arange(vertices)
@@ -151,7 +157,12 @@ def _generate(
         test=test,
         classes=preset.classes,
         feature_length=preset.feature_length,
-        rows=_feature_rows(preset, vertex_class, vertex_block, seed),
+        rows=_feature_rows(
+            preset,
+            classes=vertex_class,
+            blocks=vertex_block,
+            seed=seed,
+        ),
         origin=name,
     )
 
@@ -163,7 +174,8 @@ class Blocks:
         rank = np.arange(1, preset.classes + 1, dtype=float)
         # Zipf's law: the class of rank r has a share of r to the minus zipf.
         share = rank**-preset.zipf
-        ends = np.cumsum(share / share.sum()) * vertices
+        shares = share / share.sum()
+        ends = np.cumsum(shares) * vertices
         bounds = np.round([0, *ends])
         self.class_bounds = bounds.astype(np.int64)
 
@@ -171,10 +183,12 @@ class Blocks:
         # Blocks lie within a class.
         for first, last in itertools.pairwise(self.class_bounds):
             size = last - first
-            count = max(1, round(size / preset.block))
+            blocks_of_class = round(size / preset.block)
+            count = max(1, blocks_of_class)
             offsets = np.arange(count) * size // count
             starts.append(first + offsets)
-        starts.append(np.array([vertices]))
+        last_end = np.array([vertices])
+        starts.append(last_end)
         all_starts = np.concatenate(starts)
         # A class that is rounded to no vertex begins where the next does.
         self.block_bounds = np.unique(all_starts)
@@ -205,7 +219,8 @@ def weigh_vertices(
     # twice; 0.2 of the vertices bounds a hub of a small graph.
     most_expected = min(0.2 * vertices, np.sqrt(vertices * degree))
     cap = most_expected / degree
-    capped_weight: Floats = np.minimum(weight, cap * weight.mean())
+    heaviest = cap * weight.mean()
+    capped_weight: Floats = np.minimum(weight, heaviest)
     return capped_weight
 
 
@@ -216,7 +231,12 @@ def _draw_edges(
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints]:
     vertices = len(blocks.blocks)
-    weights = weigh_vertices(preset, vertices, edges, rng)
+    weights = weigh_vertices(
+        preset,
+        vertices=vertices,
+        edges=edges,
+        rng=rng,
+    )
     prefix = bounds_of(weights)
     # Begin and end of the block, and of the class, of every vertex.
     begin_and_end = np.array([0, 1])
@@ -274,16 +294,21 @@ def _feature_rows(
         # Whole chunks, whatever rows are asked for: the noise of a row never depends on
         # it.
         for chunk in chunks:
-            members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+            first = chunk * CHUNK
+            members = slice(first, first + CHUNK)
             member_classes = classes[members]
+            member_blocks = blocks[members]
             noise = np.random.default_rng([seed, 4, chunk])
             shape = (len(member_classes), length)
             rows = noise.standard_normal(shape, np.float32)
             rows += class_mean[member_classes]
-            rows += block_mean[blocks[members]]
+            rows += block_mean[member_blocks]
             pieces.append(rows)
+
         offset = chunks.start * CHUNK
         made = np.concatenate(pieces)
-        return made[start - offset : stop - offset]
+        begin = start - offset
+        end = stop - offset
+        return made[begin:end]
 
     return make

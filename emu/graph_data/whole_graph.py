@@ -88,7 +88,8 @@ class Adjacency:
         # Stable: entries of one column keep the order of their rows.
         order = np.argsort(self.columns, kind="stable")
         numbers = np.arange(self.rows, dtype=np.int32)
-        rows = np.repeat(numbers, np.diff(self.indptr))
+        counts_of_rows = np.diff(self.indptr)
+        rows = np.repeat(numbers, counts_of_rows)
         counts = np.bincount(self.columns, minlength=columns)
         return Adjacency(
             indptr=bounds_of(counts),
@@ -148,7 +149,9 @@ class Part:
         # A vertex beyond the last local one has no place: it is held against the last,
         # and differs.
         last = count - 1
-        is_local = self.local[np.minimum(place, last)] == vertices
+        nearest = np.minimum(place, last)
+        is_local = self.local[nearest] == vertices
+
         remote_place = np.searchsorted(self.remote, vertices)
         rows = np.where(is_local, place, count + remote_place)
         # A vertex above all remote ones is beyond the end, where it cannot be compared.
@@ -186,7 +189,8 @@ class WholeGraph:
     def ghosts_of(self, owner: int, reader: int) -> Ints:
         """Return what ``reader`` needs of ``owner``, ascending: V_ij of DGCL (4.1)."""
         part = self.part(reader)
-        return np.asarray(part.remote[part.owners == owner])
+        is_owned = part.owners == owner
+        return np.asarray(part.remote[is_owned])
 
 
 def split_graph(
@@ -220,7 +224,13 @@ def split_graph(
     # Ascending, which `Part.positions` searches by halves.
     for number in range(parts):
         local = np.flatnonzero(owner == number)
-        yield part_of(structure, owner, local, local[:0], aggregation)
+        yield part_of(
+            structure,
+            owner=owner,
+            local=local,
+            held=local[:0],
+            aggregation=aggregation,
+        )
 
 
 def part_of(
@@ -239,19 +249,22 @@ def part_of(
     # Sorted and distinct: what several edges need is sent once.
     is_missing = position[neighbours] < 0
     remote = np.unique(neighbours[is_missing])
-    position[remote] = len(own) + np.arange(len(remote))
+    remote_numbers = np.arange(len(remote))
+    position[remote] = len(own) + remote_numbers
     columns = position[neighbours]
     if aggregation.loops:  # first in its row
         loops = np.arange(len(local), dtype=np.int32)
         columns = np.insert(columns, indptr[:-1], loops)
-        indptr = indptr + np.arange(len(indptr))
+        row_numbers = np.arange(len(indptr))
+        indptr = indptr + row_numbers
 
     vertices = np.concatenate([own, remote])
     # Degrees of the whole graph: a part alone would see fewer edges and weigh them
     # otherwise than one device that has all.
     all_degrees = structure.degrees + aggregation.loops
     degrees = all_degrees[vertices]
-    row_degree = degrees[rows_of(indptr)]
+    rows = rows_of(indptr)
+    row_degree = degrees[rows]
     column_degree = degrees[columns]
     # Both directions have one weight, but for a mean: the degree of the destination's.
     if aggregation.norm == "mean":
@@ -283,7 +296,12 @@ def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     name = f"whole-{aggregation.form}"
 
     def split() -> Iterator[Part]:
-        return split_graph(dataset.structure, dataset.owner, parts, aggregation)
+        return split_graph(
+            dataset.structure,
+            owner=dataset.owner,
+            parts=parts,
+            aggregation=aggregation,
+        )
 
     read = open_prepared(dataset, name, split)
     return WholeGraph(dataset.vertices, parts, read)
@@ -327,6 +345,7 @@ def _arrays_of(part: Part) -> dict[str, Array]:
         "forward": part.forward.weights,
         "backward": part.backward.weights,
     }
+
     # An empty array would be a further file for each part of any other job.
     if len(part.held):
         arrays["held"] = part.held
@@ -379,6 +398,7 @@ def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
         edges = dataset.drawn.count_edges(local)
         crossing_edges = round(edges * dataset.crossing_shares[number])
         edges += aggregation.loops * len(local)
+
         nothing = np.empty(0)
         adjacency = Adjacency(
             indptr=np.array([0, edges]),
@@ -413,7 +433,12 @@ def replicate_parts(
         devices = range(first, first + size)
         # Boxes are on their own: each has its replicas of what it needs, and sends
         # none.
-        holder, distance = _hold_replicas(structure, owner, devices, layers)
+        holder, distance = _hold_replicas(
+            structure,
+            owner=owner,
+            devices=devices,
+            layers=layers,
+        )
         for device in devices:
             is_held = holder == device
 
@@ -427,7 +452,13 @@ def replicate_parts(
                 hops = layers - layer
                 local = np.concatenate(shells[: hops + 1])
                 held = shells[hops + 1]
-                yield part_of(structure, holder, local, held, aggregation)
+                yield part_of(
+                    structure,
+                    owner=holder,
+                    local=local,
+                    held=held,
+                    aggregation=aggregation,
+                )
         first += size
 
 
@@ -454,7 +485,8 @@ def _hold_replicas(
         edge, row = np.unique(neighbours[is_new], return_inverse=True)
         # Of each new vertex the neighbours that every device of the box has.
         cells = row * size + device[is_new]
-        links = np.bincount(cells, minlength=len(edge) * size)
+        cell_count = len(edge) * size
+        links = np.bincount(cells, minlength=cell_count)
         links_by_device = links.reshape(len(edge), size)
         # Of devices with equally many the first: every process decides alike.
         holder[edge] = devices.start + links_by_device.argmax(axis=1)
@@ -482,7 +514,13 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     name = f"whole-{aggregation.form}-{layers}-{sizes}"
 
     def replicate() -> Iterator[Part]:
-        return replicate_parts(structure, dataset.owner, boxes, layers, aggregation)
+        return replicate_parts(
+            structure,
+            owner=dataset.owner,
+            boxes=boxes,
+            layers=layers,
+            aggregation=aggregation,
+        )
 
     read = open_prepared(dataset, name, replicate)
     return dataset, graphs_by_layer(dataset, layers, read)

@@ -54,7 +54,8 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
     try:
         with open_input(path) as file:
             # By content: a copy elsewhere is the same graph, and prepared once.
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            hasher = hashlib.file_digest(file, "sha256")
+            digest = hasher.hexdigest()
     except OSError as error:
         problem = error.strerror or "cannot be read"
         raise DataError(problem, path=path) from error
@@ -66,8 +67,9 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
 
 @confine
 def _load_npz(path: Path, choices: Choices, seed: int) -> RawGraph:
-    graph = read_npz(path, choices).check()
-    return split_at_random(graph, seed)
+    graph = read_npz(path, choices)
+    raw_graph = graph.check()
+    return split_at_random(raw_graph, seed)
 
 
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -77,7 +79,12 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         read = [name for name in names if is_read(name)]
         arrays = input_file.read_arrays(path, read)
         others = [name for name in names if name not in arrays]
-        return graph_of_arrays(arrays, str(path), choices, others)
+        return graph_of_arrays(
+            arrays,
+            origin=str(path),
+            choices=choices,
+            others=others,
+        )
 
 
 def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -156,7 +163,13 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         has_relations = any(isinstance(key, tuple) for key in content)
         if not has_relations:
             arrays, others = _arrays(torch, content, path)
-            return graph_of_arrays(arrays, str(path), choices, others)
+            return graph_of_arrays(
+                arrays,
+                origin=str(path),
+                choices=choices,
+                others=others,
+            )
+
         typed_graph = _read_typed_graph(torch, content, path)
         return choose_types(typed_graph, choices)
 
@@ -209,10 +222,10 @@ def _load(torch: Any, path: Path) -> Any:
     with open_input(path) as file:
         # A small file may inflate to all memory.
         if zipfile.is_zipfile(file):
-            size = os.fstat(file.fileno()).st_size
-            members = zipfile.ZipFile(file).infolist()
-            total = sum(member.file_size for member in members)
-            input_file.check_inflation(path, size, total)
+            status = os.fstat(file.fileno())
+            archive = zipfile.ZipFile(file)
+            sizes = [member.file_size for member in archive.infolist()]
+            input_file.check_inflation(path, status.st_size, sum(sizes))
         file.seek(0)
         try:
             with torch.serialization.safe_globals(stand_ins), warnings.catch_warnings():
@@ -227,8 +240,8 @@ def _load(torch: Any, path: Path) -> Any:
 def _explain(message: str) -> str:
     """Return what a file holds that torch refuses, and what to save instead."""
     # What follows the first sentence advises to trust the file.
-    global_name = message.rpartition("Unsupported global: GLOBAL ")[2]
-    global_name = global_name.partition(" was ")[0]
+    _, _, tail = message.rpartition("Unsupported global: GLOBAL ")
+    global_name, _, _ = tail.partition(" was ")
     for name, hint in _HINTS.items():
         if name in global_name:
             return hint
@@ -246,7 +259,8 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> _Mapping:
     graph in each tensor, as a data set in memory is stored. Raises DataError when it
     holds no graph, or several and none is chosen.
     """
-    several = content if isinstance(content, (list, tuple)) else [content]
+    are_several = isinstance(content, (list, tuple))
+    several = content if are_several else [content]
     graphs = [_mapping(graph) for graph in several]
     are_graphs = all(isinstance(graph, dict) for graph in graphs)
     # A data set in memory is saved as the pair (data, slices).
@@ -255,7 +269,12 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> _Mapping:
         whole, slices, *_ = graphs  # the class may follow
         has_slices = isinstance(slices, dict) and _are_slices(slices)
         if slices is None or has_slices:
-            return _cut(whole, slices or {}, choices, origin)
+            return _cut(
+                whole,
+                slices=slices or {},
+                choices=choices,
+                origin=origin,
+            )
 
     if not graphs or not are_graphs:
         raise DataError(
@@ -281,7 +300,8 @@ def _mapping(content: Any) -> Any:
             of_edges = inner["_edge_store_dict"]
             stores = {**of_vertices, **of_edges}
             return {name: _mapping(store) for name, store in stores.items()}
-        content = inner.get("_mapping", inner.get("_store", {}))
+        store = inner.get("_store", {})
+        content = inner.get("_mapping", store)
         if "_num_nodes" in inner:
             content = {**content, "_num_nodes": inner["_num_nodes"]}
     return content
@@ -320,7 +340,8 @@ def _cut_values(values: _Mapping, slices: _Mapping, number: int) -> _Mapping:
         if counts and name in {"num_nodes", "_num_nodes"}:
             graph["num_nodes"] = counts[number]
         elif isinstance(value, dict):
-            graph[name] = _cut_values(value, bounds or {}, number)
+            inner_slices = bounds or {}
+            graph[name] = _cut_values(value, inner_slices, number)
         elif bounds is None:
             graph[name] = value
         else:
@@ -352,12 +373,22 @@ def _arrays(
         is_sparse = is_tensor and value.layout in sparse_layouts
         may_be_other = name in CODES and not is_tensor
         if is_sparse and value.ndim == 2 and name in may_be_sparse:
-            arrays |= _sparse_arrays(torch, name, value, path)
+            arrays |= _sparse_arrays(
+                torch,
+                name=name,
+                value=value,
+                path=path,
+            )
             # Weights of edges are not used: the summary says so.
             if name in found_graph.MATRICES:
                 unread.append(f"{name}.values")
         elif is_read(name) and value is not None and not may_be_other:
-            arrays[name] = _array(torch, name, value, path)
+            arrays[name] = _array(
+                torch,
+                name=name,
+                value=value,
+                path=path,
+            )
         elif value is not None:
             unread.append(name)
     return arrays, unread
@@ -378,7 +409,12 @@ def _without_nesting(content: _Mapping) -> dict[str, Any]:
     return by_name
 
 
-def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, Array]:
+def _sparse_arrays(
+    torch: Any,
+    name: str,
+    value: Any,
+    path: Path,
+) -> dict[str, Array]:
     """Return a sparse adjacency by the names of scipy, sparse features as ``attr_*``.
 
     Not by torch's own conversions: they write beyond their memory where indices do.
@@ -386,12 +422,19 @@ def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, A
     rows = value.shape[0]
     shape = np.array(value.shape)
     if value.layout == torch.sparse_coo:
-        row, col = _array(torch, name, value._indices(), path)  # noqa: SLF001
+        indices = value._indices()  # noqa: SLF001
+        row, col = _array(torch, name=name, value=indices, path=path)
         data = value._values()  # noqa: SLF001
     else:
-        indptr = _array(torch, name, value.crow_indices(), path)
-        col = _array(torch, name, value.col_indices(), path)
-        indptr = found_graph.check_rows(indptr, col, rows, f"{name} ", str(path))
+        indptr = _array(torch, name=name, value=value.crow_indices(), path=path)
+        col = _array(torch, name=name, value=value.col_indices(), path=path)
+        indptr = found_graph.check_rows(
+            indptr,
+            indices=col,
+            rows=rows,
+            kind=f"{name} ",
+            origin=str(path),
+        )
         row = rows_of(indptr)
         data = value.values()
     if name in found_graph.MATRICES:
@@ -400,7 +443,12 @@ def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, A
     # COO may be in any order, a CSR matrix is by rows.
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=rows)
-    values = _array(torch, name, data, path)
+    values = _array(
+        torch,
+        name=name,
+        value=data,
+        path=path,
+    )
     return {
         "attr_indptr": np.cumsum([0, *counts]),
         "attr_indices": col[order],
@@ -409,7 +457,12 @@ def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, A
     }
 
 
-def _array(torch: Any, name: str, value: Any, path: Path) -> Array:
+def _array(
+    torch: Any,
+    name: str,
+    value: Any,
+    path: Path,
+) -> Array:
     if isinstance(value, int):
         return np.array([value])
     if not isinstance(value, torch.Tensor):

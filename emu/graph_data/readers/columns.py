@@ -54,7 +54,8 @@ def whole(text: str) -> str:
     match = _INTEGER.fullmatch(text)
     if match is None:
         return ""
-    return match[1].lstrip("0") or "0"
+    digits = match[1].lstrip("0")
+    return digits or "0"
 
 
 def is_padded(text: str) -> bool:
@@ -105,7 +106,8 @@ class Column:
         """Return the column of some texts."""
         places: dict[str, int] = {}
         values = [places.setdefault(text, len(places)) for text in fields]
-        return cls(values=np.array(values, np.int64), words=tuple(places))
+        numbers = np.array(values, np.int64)
+        return cls(values=numbers, words=tuple(places))
 
     @property
     def rows(self) -> int:
@@ -116,14 +118,19 @@ class Column:
     def kinds(self) -> Counter[str]:
         """Kinds of fields, and how many rows have each."""
         if self.words is None:
-            kind = INTEGER if _are_whole(self.values) else NUMBER
+            kind = NUMBER
+            if _are_whole(self.values):
+                kind = INTEGER
             return Counter({kind: self.rows})
 
         kinds = Counter[str]()
         # Rows count, not words: one odd word among a million numbers is an error.
-        counts = np.bincount(self.values, minlength=len(self.words))
-        for word, count in zip(self.words, counts.tolist(), strict=True):
-            kinds[kind_of(word)] += count
+        distinct = len(self.words)
+        counts = np.bincount(self.values, minlength=distinct)
+        rows_of_words = zip(self.words, counts.tolist(), strict=True)
+        for word, count in rows_of_words:
+            kind = kind_of(word)
+            kinds[kind] += count
         return kinds
 
     @cached_property
@@ -195,8 +202,9 @@ class Column:
         if self.words is None:
             return self.values.astype(np.float64)
 
-        numbers = np.array([real(word) for word in self.words])
-        return np.asarray(numbers[self.values])
+        number_of_word = np.array([real(word) for word in self.words])
+        numbers = number_of_word[self.values]
+        return np.asarray(numbers)
 
     @cached_property
     def may_be_thousands(self) -> bool:
@@ -238,7 +246,8 @@ def column_of_ids(ids: Array) -> Column:
     """Return the column of distinct ids, numbers or words."""
     if ids.dtype.kind == "U":
         places = np.arange(len(ids))
-        return Column(places, words=tuple(ids.tolist()))
+        words = tuple(ids.tolist())
+        return Column(places, words=words)
     return Column(ids)
 
 
@@ -277,7 +286,8 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
 
     names = word_array(list(places))
     # A number of 19 digits may be beyond int64.
-    if not as_words and names.dtype.itemsize < 4 * 19:
+    are_short = names.dtype.itemsize < 4 * 19
+    if not as_words and are_short:
         names = names.astype(np.int64)
     ids, ranks = np.unique(names, return_inverse=True)
     codes_by_column = np.stack(rows)

@@ -93,7 +93,8 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
         content.expect(_GRAPHS, "a graph of dgl")
         version = content.number()
         kind = content.number()
-        if version != _VERSION or kind != _HETEROGENEOUS:
+        is_known = version == _VERSION and kind == _HETEROGENEOUS
+        if not is_known:
             problem = f"is of dgl's format {version}, only that of dgl 0.5 and later "
             raise DataError(f"{problem}is read", path=path)
 
@@ -108,8 +109,10 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
         starts = []
         graphs = []
         for _ in range(count):
-            starts.append(file.tell())
-            graphs.append(_graph(content))
+            begin_of_graph = file.tell()
+            graph = _graph(content)
+            starts.append(begin_of_graph)
+            graphs.append(graph)
 
         # A vector of positions follows, by its length in bytes.
         length = 8 * (count + 1)
@@ -128,10 +131,12 @@ def _graph(content: _Content) -> DglGraph:
     types, _, pointers, targets, order = content.read_compressed()
     counts_of_targets = np.diff(pointers)
     # The types form a graph, too: its edges are the relations.
-    sources = np.repeat(np.arange(types), counts_of_targets)
+    type_numbers = np.arange(types)
+    sources = np.repeat(type_numbers, counts_of_targets)
     pairs_of_types = np.stack([sources, targets])
     ordered_pairs = _by_id(pairs_of_types, order)
     ends: list[list[int]] = ordered_pairs.T.tolist()
+
     announced = content.number()
     if announced != len(ends):
         raise ValueError("it announces another number of relations than it has")
@@ -188,12 +193,15 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
         content.expect(_COO, "edges")
         columns = content.number()
         rows = content.number()
-        ends = [content.array(), content.array()]
+        sources = content.array()
+        destinations = content.array()
+        ends = [sources, destinations]
         order = content.array()
         content.take(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
         rows, columns, starts, indices, order = content.read_compressed()
-        indptr = check_rows(starts, indices, rows, "its ", content.name)
+        origin = content.name
+        indptr = check_rows(starts, indices, rows=rows, kind="its ", origin=origin)
         row_ids = np.arange(rows, dtype=indices.dtype)
         counts = np.diff(indptr)
         row_of_entry = np.repeat(row_ids, counts)
@@ -213,8 +221,9 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
     for row, most in zip(edges, sizes, strict=True):
         if not row.size:
             continue
-        is_inside = row.min() >= 0 and row.max() < most
-        if not is_inside:
+        begins_inside = row.min() >= 0
+        ends_inside = row.max() < most
+        if not begins_inside or not ends_inside:
             raise ValueError(f"an edge leaves the {most} vertices")
     return sizes, _by_id(edges, order)
 
@@ -226,7 +235,8 @@ def _by_id(edges: Array, order: Array) -> Array:
     _, count = edges.shape
     sorted_ids = np.sort(order)
     all_ids = np.arange(count)
-    if not np.array_equal(sorted_ids, all_ids):
+    has_each_once = np.array_equal(sorted_ids, all_ids)
+    if not has_each_once:
         raise ValueError("its edge ids are not each edge's once")
     by_id = np.empty_like(edges)
     by_id[:, order] = edges
@@ -314,7 +324,8 @@ class _Content:
     def array(self) -> Array:
         self.expect(_ARRAY, "array")
         self.take(16)  # reserved, and the device
-        dimensions = int.from_bytes(self.take(4), "little")
+        dimension_bytes = self.take(4)
+        dimensions = int.from_bytes(dimension_bytes, "little")
         (kind,) = self.take(1)
         (bits,) = self.take(1)
         lanes = self.take(2)
@@ -327,16 +338,20 @@ class _Content:
         shape = tuple(sides)
         letter = _KINDS[kind]
         is_bfloat = letter == "bfloat" and bits == 16
-        form = "u2" if is_bfloat else f"{letter}{bits // 8}"
+        form = f"{letter}{bits // 8}"
+        if is_bfloat:
+            form = "u2"
         dtype = np.dtype(f"<{form}")
         size = self.number()
         # Python's numbers do not overflow: no shape wraps around to a small size.
-        expected_size = math.prod(shape) * dtype.itemsize
+        entries = math.prod(shape)
+        expected_size = entries * dtype.itemsize
         if size != expected_size:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
 
         content = self.take(size)
-        array = np.frombuffer(content, dtype).reshape(shape)
+        values = np.frombuffer(content, dtype)
+        array = values.reshape(shape)
         if not is_bfloat:
             return array
         # The upper half of a number of four bytes.
@@ -349,25 +364,28 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 
     Raises DataError when it is damaged, or of several graphs or types, none chosen.
     """
+    origin = str(path)
     graphs, beside = _read_graphs(path)
-    number = choices.choose_graph(len(graphs), str(path))
+    number = choices.choose_graph(len(graphs), origin)
     graph = graphs[number]
     # Arrays beside are of no graph: with several none could be told to have them.
     if len(graphs) == len(graph.vertices) == 1:
         # As ogb saves its graphs: a row per vertex, beside the graph.
         (frame,) = graph.vertices.values()
-        shape = (int(frame["num_nodes"]),)
+        count = int(frame["num_nodes"])
+        shape = (count,)
         for name, array in list(beside.items()):
             has_row_each = array.shape[:1] == shape
             if has_row_each and name not in frame:
                 frame[name] = beside.pop(name)
 
     edge_arrays = set().union(*graph.of_edges)
+    unread = sorted(edge_arrays) + sorted(beside)
     typed_graph = TypedGraph(
-        origin=str(path),
+        origin=origin,
         vertices=graph.vertices,
         edges=graph.edges,
-        unread=(*sorted(edge_arrays), *sorted(beside)),
+        unread=tuple(unread),
     )
     return choose_types(typed_graph, choices)
 
@@ -382,12 +400,17 @@ def partition_json(folder: Path) -> Path | None:
         content = read_json(path)
         if isinstance(content, dict) and "part-0" in content:
             descriptions.append(path)
+
     if len(descriptions) > 1:
         file_names = [printable(path.name) for path in descriptions]
         names = ", ".join(file_names)
         problem = f"holds several descriptions of partitions ({names}): name one"
         raise DataError(problem, path=folder)
-    return descriptions[0] if descriptions else None
+
+    if not descriptions:
+        return None
+    (description,) = descriptions
+    return description
 
 
 def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -428,11 +451,13 @@ def _join(parts: list[_Part], content: _Description, origin: str) -> TypedGraph:
         # By dgl's number, so that a vertex has the place in its type that dgl gives it.
         order = np.argsort(ids[members])
         members = members[order]
-        within[ids[members]] = np.arange(len(members))
+        members_of_type = len(members)
+        within[ids[members]] = np.arange(members_of_type)
         owners[name] = owner[members]
-        frame = {"num_nodes": np.array(len(members))}
+        frame = {"num_nodes": np.array(members_of_type)}
+        prefix = f"{name}/"
         for key in parts[0].values:
-            if key.startswith(f"{name}/"):
+            if key.startswith(prefix):
                 _, array_name, *_ = key.split("/")
                 # Parts hold values of their own vertices alone, in the order of these.
                 rows = np.concatenate([part.values[key] for part in parts])
@@ -458,7 +483,8 @@ def _are_all(ids: Array, count: int) -> bool:
     if len(ids) != count:
         return False
     all_ids = np.arange(count)
-    return np.array_equal(np.sort(ids), all_ids)
+    sorted_ids = np.sort(ids)
+    return np.array_equal(sorted_ids, all_ids)
 
 
 def _join_edges(
@@ -521,8 +547,11 @@ class _Part:
         # "_N/feat": the default type, which files of older versions do not name.
         values_path = _inside(description, files["node_feats"], number)
         self.values: Frame = {}
-        for name, array in read_tensors(values_path).items():
-            full_name = name if "/" in name else f"{_VERTEX}/{name}"
+        tensors = read_tensors(values_path)
+        for name, array in tensors.items():
+            full_name = name
+            if "/" not in name:
+                full_name = f"{_VERTEX}/{name}"
             self.values[full_name] = array
 
         edge_names: set[str] = set()

@@ -29,7 +29,8 @@ id ids node nodes vertex vertices idx index key
 """
 #: Kinds of vertices on the two sides of a bipartite list, and words that say no more
 #: than that a column has vertices.
-_LEFT, _RIGHT, _PLAIN = (set(line.split()) for line in _KINDS.strip().splitlines())
+_KIND_LINES = _KINDS.strip().splitlines()
+_LEFT, _RIGHT, _PLAIN = (set(line.split()) for line in _KIND_LINES)
 #: Words of ids; u and i are names of ends as well.
 _ID_WORDS = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
 #: Words that ``id`` may follow without a mark between: nodeid, sourceid.
@@ -48,7 +49,9 @@ def words_of(name: str) -> list[str]:
     for part in _WORD.findall(name):
         word = part.lower()
         stem = word.removesuffix("id")
-        words.append(stem if stem in _BEFORE_ID else word)
+        if stem in _BEFORE_ID:
+            word = stem
+        words.append(word)
     return words
 
 
@@ -112,7 +115,8 @@ def _pair_called_alike(
     """Return the one pair of columns that are called alike, as node1 and node2."""
     same = []
     pairs = []
-    for place, other in combinations(range(len(names)), 2):
+    columns = range(len(names))
+    for place, other in combinations(columns, 2):
         first = names[place]
         second = names[other]
         if first == second and is_id(first):
@@ -152,9 +156,12 @@ def are_two_kinds(names: Sequence[str]) -> bool | None:
             return None if differ else False
 
     left_stem, right_stem = map(_stem, names)
-    if names[0] == names[1] or (left_stem and left_stem == right_stem):
+    have_one_stem = left_stem and left_stem == right_stem
+    if names[0] == names[1] or have_one_stem:
         return False
-    return True if left_words & _LEFT and right_words & _RIGHT else None
+    if left_words & _LEFT and right_words & _RIGHT:
+        return True
+    return None
 
 
 @dataclass(frozen=True)
@@ -177,13 +184,15 @@ class Pair:
     @property
     def overlap(self) -> float:
         """Share of the ids that both have."""
-        return self.common / max(self.vertices, 1)
+        vertices = max(self.vertices, 1)
+        return self.common / vertices
 
 
 def pairs_of_ids(columns: Mapping[int, Column]) -> list[Pair]:
     """Return the pairs of columns that may be ends: both numbers, or both words."""
     pairs = []
     places = [place for place in sorted(columns) if columns[place].is_id]
+
     for ends in combinations(places, 2):
         left, right = (columns[end] for end in ends)
         # An edge between a number and a word would be one of two kinds at best.
@@ -204,7 +213,8 @@ def plausible_pairs(columns: Mapping[int, Column]) -> list[Pair]:
     One pair alone is none to ask about.
     """
     # Ends of one kind of vertices share ids; other columns rarely do.
-    pairs = sorted(pairs_of_ids(columns), key=lambda pair: -pair.overlap)
+    all_pairs = pairs_of_ids(columns)
+    pairs = sorted(all_pairs, key=lambda pair: -pair.overlap)
     first = next((pair for pair in pairs if pair.ends == (0, 1)), None)
     # The first two are no ids: nothing speaks for one pair but its ids.
     if first is None:

@@ -24,7 +24,6 @@ from emu.graph_data.readers.columns import (
     Keys,
     is_number,
     join_columns,
-    kind_of,
     whole,
 )
 from emu.graph_data.readers.edge_columns import (
@@ -33,6 +32,11 @@ from emu.graph_data.readers.edge_columns import (
     named_ends,
     pairs_of_ids,
     plausible_pairs,
+)
+from emu.graph_data.readers.edge_header import (
+    check_second_row,
+    check_sizes,
+    is_header,
 )
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import Reading, ask, count_left_out, size_of
@@ -96,7 +100,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     # KONECT states its sizes in comments, and a header is no number.
     has_header = bool(table.names) or options.header is not None
     if not konect and not has_header:
-        _check_sizes(table)
+        check_sizes(table)
     ends = _choose_ends(table, is_konect=is_konect)
     counts = (0, 0)
     if konect:
@@ -107,18 +111,20 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
 
     pair = [table.columns[end] for end in ends.columns]
     as_words = _are_words(table, ends.columns, *pair)
-    graph = _build(table, ends, pair, counts, as_words=as_words)
+    graph = _build(table, ends=ends, columns=pair, counts=counts, as_words=as_words)
     # Last, since only a table of words can have a second header that passes for a row.
-    _check_second_row(table, ends.columns, pair)
+    check_second_row(table, ends.columns, pair)
 
     unused = table.left_out(ends.columns)
     left_out = count_left_out("column", unused)
     if table.has_attributes:
         left_out += ("attributes of edges, in braces",)
+
+    note = f"ends: {ends.reason}"
     count_notes = _count_stated(path, pair[0])
     return replace(
         graph,
-        notes=(f"ends: {ends.reason}", *graph.notes, *count_notes),
+        notes=(note, *graph.notes, *count_notes),
         left_out=left_out,
     )
 
@@ -127,8 +133,10 @@ def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends
     """Return the ends with their kinds, as the first line of KONECT states them."""
     two_kinds = options.bipartite
     if two_kinds is None:
-        two_kinds = line[1].lower() == "bip"
-    kind = line[0][1:].strip()
+        word = line[1].lower()
+        two_kinds = word == "bip"
+    first_line = line[0]
+    kind = first_line[1:].strip()
     reason = f"{ends.reason}, {kind} by the first line"
     return replace(ends, reason=reason, two_kinds=two_kinds)
 
@@ -183,12 +191,13 @@ def _build(
     if count == other_count:
         keys = fill_ids(keys, count)
     sources, destinations = keys.codes
+    # None lets rows of a table beside the list say how many vertices there are.
+    vertices = len(keys.ids) if count else None
     return FoundGraph(
         sources=sources,
         destinations=destinations,
         origin=str(table.path),
-        # None lets rows of a table beside the list say how many vertices there are.
-        vertices=len(keys.ids) if count else None,
+        vertices=vertices,
         ids=keys.ids,
         notes=tuple(notes),
     )
@@ -202,18 +211,22 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
     is_decided = has_header is not None or not text_table.starts_with_words(table)
     if is_decided:
         table = table.decide(header=bool(has_header))
-        return table.with_columns(_wanted_columns(table))
+        wanted = _wanted_columns(table)
+        return table.with_columns(wanted)
 
     # Read without the first row: only what is below shows whether that has names.
-    below = replace(table, lines_before=table.lines_before + 1)
-    columns = below.read(_wanted_columns(table))
+    number = table.lines_before + 1
+    below = replace(table, lines_before=number)
+    wanted = _wanted_columns(table)
+    columns = below.read(wanted)
     table = replace(table, columns=columns)
-    if _is_header(table):
+    if is_header(table):
         return table.decide(header=True)
     if len(table.first_row) != table.width:
-        number = table.lines_before + 1
-        raise table.wrong_line(number, table.first_row, f"{table.width} columns")
-    return text_table.put_on_top(table.decide(header=False))
+        need = f"{table.width} columns"
+        raise table.wrong_line(number, table.first_row, need)
+    table = table.decide(header=False)
+    return text_table.put_on_top(table)
 
 
 def _wanted_columns(table: TextTable) -> list[int]:
@@ -222,7 +235,8 @@ def _wanted_columns(table: TextTable) -> list[int]:
     if column_names:
         places = []
         for place, name in enumerate(table.header):
-            if name in column_names or str(place + 1) in column_names:
+            number = str(place + 1)
+            if name in column_names or number in column_names:
                 places.append(place)
         # One column at least: that the names are wrong is told with all of them at
         # hand.
@@ -242,61 +256,6 @@ def _ends_by_name(table: TextTable, names: tuple[str, ...]) -> tuple[int, int] |
     if len(names) != table.width:
         return None
     return named_ends(names)
-
-
-def _is_header(table: TextTable) -> bool:
-    """Return whether the first row has names; DataError where it may as well be one."""
-    first = table.header
-    columns = table.columns
-    names = table.options.columns
-    names_are_stated = names and not any(word.isdecimal() for word in names)
-    has_index = table.first_row[0] == ""  # that of pandas has no name
-    no_numbers = {TEXT, EMPTY}
-    number_columns = [
-        place for place, column in columns.items() if column.main_kind not in no_numbers
-    ]
-    # The header may have fewer names than there are columns: the first decides.
-    is_over_numbers = any(kind_of(first[place]) == TEXT for place in number_columns)
-    if names_are_stated or has_index or is_over_numbers:
-        return True
-
-    has_ends = named_ends(first) is not None
-    # A name that stands below as well is an id.
-    words_below: set[str] = set()
-    ends = sorted(columns)[:2]
-    for end in ends:
-        words_below.update(columns[end].words or ())
-    recurs = [first[end] in words_below for end in ends]
-    # Ends are called u and v, and vertices of small examples likewise.
-    are_letters = len(max(first, key=len)) == 1
-    if has_ends and not are_letters and not any(recurs):
-        return True
-    # A number is no name, whatever stands beside it.
-    if any(map(is_number, table.first_row)):
-        return False
-    if any(recurs) and not has_ends:
-        return False
-    if all(recurs) and are_letters:
-        return False
-
-    rows = columns[min(columns)].rows
-    words = " ".join(table.first_row)
-    question = f"is the first line, {words!r}, a header or an edge?"
-    raise _ask_for_header(table, question, "a header", rows)
-
-
-def _ask_for_header(
-    table: TextTable, question: str, meaning: str, edges: int
-) -> Exception:
-    """Return a question whether the first line is an edge; ``edges`` follow it."""
-    counts = f"{edges:,} edges"
-    if meaning == "sizes":
-        counts += " follow"
-    readings = [
-        Reading(meaning, counts, "--header"),
-        Reading("an edge", f"{edges + 1:,} edges", "--no-header"),
-    ]
-    return ask(question, readings, table.path)
 
 
 def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
@@ -332,9 +291,12 @@ def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
 
     source, destination = places
     names = [table.names[place] for place in places if table.names]
-    reason = f"{table.name(source)} and {table.name(destination)} by --columns"
+    source_name = table.name(source)
+    destination_name = table.name(destination)
+    reason = f"{source_name} and {destination_name} by --columns"
     two_kinds = _two_kinds(table, names)
-    return Ends((source, destination), two_kinds, reason)
+    ends = (source, destination)
+    return Ends(ends, two_kinds, reason)
 
 
 def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
@@ -359,25 +321,31 @@ def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Readi
     readings = []
     for pair in list(pairs)[:_MOST_ASKED]:
         source, destination = pair.ends
+        source_name = table.name(source)
+        destination_name = table.name(destination)
         columns = f"{table.option(source)},{table.option(destination)}"
         reading = Reading(
-            meaning=f"{table.name(source)} and {table.name(destination)}",
+            meaning=f"{source_name} and {destination_name}",
             counts=size_of(pair.vertices, edges),
             option=f"--columns {columns}",
         )
         readings.append(reading)
+
     return readings
 
 
 def _ask_for_names(table: TextTable) -> Exception:
     """Return a question for the ends among columns with names that do not say."""
-    pairs = sorted(pairs_of_ids(table.columns), key=lambda pair: -pair.overlap)
-    names = ", ".join(name or "(index)" for name in table.names)
+    all_pairs = pairs_of_ids(table.columns)
+    pairs = sorted(all_pairs, key=lambda pair: -pair.overlap)
+    shown_names = [name or "(index)" for name in table.names]
+    names = ", ".join(shown_names)
     question = f"has columns {names}: which are the ends?"
     if not pairs:
         return table.error(f"{question} No two have ids; --columns A,B names them")
 
-    readings = _readings(table, pairs, table.columns[0].rows)
+    edges = table.columns[0].rows
+    readings = _readings(table, pairs, edges)
     # Without names that tell, the kinds are as open as the columns.
     kinds = "with --bipartite or --no-bipartite"
     last = readings.pop()
@@ -399,11 +367,13 @@ def _check_pairs(table: TextTable) -> None:
     pairs = plausible_pairs(table.columns)
     if not pairs:
         return
-    are_first_two = pairs[0].ends == (0, 1)
+    first_pair = pairs[0]
+    are_first_two = first_pair.ends == (0, 1)
     if are_first_two and len(pairs) == 1:
         return
 
-    fields = " ".join(table.first_row[:_MOST_COLUMNS])
+    first_fields = table.first_row[:_MOST_COLUMNS]
+    fields = " ".join(first_fields)
     question = f"begins with {fields!r}: which two columns are ids?"
     readings = _readings(table, pairs, rows)
     # Every column has ids in common with every other: lines may be lists of neighbours.
@@ -432,10 +402,12 @@ def _refuse_matrix(table: TextTable) -> None:
     is_square = len(rows) == table.width
     is_symmetric = False
     if is_square:
-        columns = [list(column) for column in zip(*rows, strict=True)]
+        transposed = zip(*rows, strict=True)
+        columns = [list(column) for column in transposed]
         is_symmetric = rows == columns
-    are_numbers = all(map(is_number, rows[0]))
-    if is_symmetric or (are_numbers and table.width > _WIDE):
+
+    may_be_dense = table.width > _WIDE and all(map(is_number, rows[0]))
+    if is_symmetric or may_be_dense:
         raise table.error(
             f"may be a matrix of {len(rows)} rows, {table.width} columns: write two "
             "ids per line, or name their columns, --columns 1,2"
@@ -452,7 +424,8 @@ def _are_words(
     as_words = table.options.words
     if as_words is None:
         # Words in one column make both words: an id has one form.
-        as_words = TEXT in {left.main_kind, right.main_kind}
+        kinds = {left.main_kind, right.main_kind}
+        as_words = TEXT in kinds
         as_words = as_words and left.is_id and right.is_id
 
     def fits(fields: list[str]) -> bool:
@@ -460,12 +433,15 @@ def _are_words(
             return all(fields)
         return all(map(whole, fields))
 
-    has_gaps = left.kinds[EMPTY] + right.kinds[EMPTY] > 0
+    gaps = left.kinds[EMPTY] + right.kinds[EMPTY]
+    has_gaps = gaps > 0
     are_numbers = left.kind == right.kind == INTEGER
     if has_gaps or not (as_words or are_numbers):
         need = "two vertex ids"
-        need += "" if as_words else ", whole numbers from 0 (or --words)"
-        need += ", by --columns" if table.width > 2 else ""
+        if not as_words:
+            need += ", whole numbers from 0 (or --words)"
+        if table.width > 2:
+            need += ", by --columns"
         raise table.bad_line(ends, fits, need)
 
     is_padded = left.is_padded or right.is_padded
@@ -476,15 +452,21 @@ def _are_words(
 
 def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
     """Return True: ids that begin with zeros are words, if none is another's number."""
-    if TEXT not in {left.main_kind, right.main_kind}:
+    kinds = {left.main_kind, right.main_kind}
+    if TEXT not in kinds:
         # Where no two ids are one number, both answers give one graph.
         columns = [left, right]
-        words = len(join_columns(columns, as_words=True).ids)
-        numbers = len(join_columns(columns, as_words=False).ids)
+        word_keys = join_columns(columns, as_words=True)
+        number_keys = join_columns(columns, as_words=False)
+        words = len(word_keys.ids)
+        numbers = len(number_keys.ids)
+
         if words != numbers:
+            word_graph = size_of(words, left.rows)
+            number_graph = size_of(numbers, left.rows)
             readings = [
-                Reading("as words", size_of(words, left.rows), "--words"),
-                Reading("as numbers", size_of(numbers, left.rows), "--no-words"),
+                Reading("as words", word_graph, "--words"),
+                Reading("as numbers", number_graph, "--no-words"),
             ]
             question = "has ids with zeros in front: is 007 also 7?"
             raise ask(question, readings, table.path)
@@ -506,64 +488,13 @@ def _check_kinds(
 
     vertices = len(left.ids) + len(right.ids)
     edges = left.codes.size
-    names = " and ".join(map(table.name, ends))
+    end_names = map(table.name, ends)
+    names = " and ".join(end_names)
     question = f"{names} have {common} ids in common: two kinds of vertices or one?"
+    graph_of_two = size_of(vertices, edges)
+    graph_of_one = size_of(vertices - common, edges)
     readings = [
-        Reading("two", size_of(vertices, edges), "--bipartite"),
-        Reading("one", size_of(vertices - common, edges), "--no-bipartite"),
+        Reading("two", graph_of_two, "--bipartite"),
+        Reading("one", graph_of_one, "--no-bipartite"),
     ]
     raise ask(question, readings, table.path)
-
-
-def _check_second_row(
-    table: TextTable,
-    ends: tuple[int, int],
-    columns: Sequence[Column],
-) -> None:
-    """Refuse words below names that may be a second header, as string,string."""
-    first, second = (table.row[end] for end in ends)
-    are_words = columns[0].main_kind == TEXT
-    # A row of types says the same of both columns: string,string.
-    if not table.names or not are_words or first != second:
-        return
-
-    counts = [column.fields().count(first) for column in columns]
-    is_alone = counts == [1, 1] and columns[0].rows > 1
-    if is_alone and table.options.header is None:
-        words = f"{first} {second}"
-        raise table.error(
-            f"line {table.lines_before + 1}, {words!r}, may be a second "
-            "header: remove it, or the one above and state --no-header, --columns"
-        )
-
-
-def _check_sizes(table: TextTable) -> None:
-    """Refuse a first row of numbers that may say how many rows follow."""
-    columns = [*table.columns.values()][:2]
-    if len(columns) < 2:
-        return
-    are_whole = all(column.kind == INTEGER for column in columns)
-    if are_whole and states_sizes(table.row, *columns):
-        words = " ".join(table.row)
-        question = f"the first line, {words!r}, may state sizes."
-        edges = columns[0].rows - 1
-        raise _ask_for_header(table, question, "sizes", edges)
-
-
-def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
-    """Return True where a first row of numbers says how many rows follow.
-
-    Those have no id beyond the sizes.
-    """
-    are_numbers = all(map(is_number, row))
-    if not are_numbers or left.rows < 2:
-        return False
-    sizes = [float(field) for field in row]
-    # The first number is of vertices, one of the others of rows.
-    if left.rows - 1 not in sizes[1:]:
-        return False
-    # An id beyond the sizes shows that the first row is none of these.
-    highest_left = left.real[1:].max()
-    highest_right = right.real[1:].max()
-    highest = max(highest_left, highest_right)
-    return bool(highest <= max(sizes[:2]))

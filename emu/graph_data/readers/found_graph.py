@@ -62,7 +62,8 @@ class FeatureRows:
 
 def _dense_rows(array: Array, start: int, stop: int) -> Rows:
     # A slice at a time, so that a mapped file is never float32 as a whole.
-    return np.asarray(array[start:stop], np.float32)
+    part = array[start:stop]
+    return np.asarray(part, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,9 @@ class FoundGraph:
     @property
     def counts(self) -> list[int]:
         """Numbers of vertices that are stated, and of rows of features and labels."""
-        counts = [] if self.vertices is None else [self.vertices]
+        counts = []
+        if self.vertices is not None:
+            counts.append(self.vertices)
         if self.features:
             counts.append(self.features.vertices)
         if self.labels is not None:
@@ -202,29 +205,50 @@ def check_size(vertices: int, length: int, origin: str) -> None:
 _EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
 #: Names of two arrays with an end each.
 _ENDS = (
-    ("src", "dst"), ("row", "col"), ("source", "target"), ("senders", "receivers"),
-)  # fmt: skip
+    ("src", "dst"),
+    ("row", "col"),
+    ("source", "target"),
+    ("senders", "receivers"),
+)
 #: Names of an adjacency.
 MATRICES = ("adj", "A", "adj_matrix", "adjacency", "adjacency_matrix", "adj_t")
 #: Names of features, dense; those in a file of torch may be sparse.
 FEATURES = (
-    "x", "features", "node_features", "feat", "feats", "feature", "node_feat", "X",
-)  # fmt: skip
+    "x",
+    "features",
+    "node_features",
+    "feat",
+    "feats",
+    "feature",
+    "node_feat",
+    "X",
+)
 LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
 _COUNTS = ("num_nodes", "num_vertices", "n_nodes")
 _CSR = ("indptr", "indices", "shape")
 _ATTRIBUTES = ("attr_shape", "attr_indptr", "attr_indices", "attr_data")
 
+#: Names of an adjacency by rows, as gnn-benchmark has them.
+_ADJACENCY = {f"adj_{part}" for part in _CSR}
 #: Every name that is looked at, besides those of splits.
-NAMES = {"format", *(f"adj_{part}" for part in _CSR), *_ATTRIBUTES}.union(
-    _EDGES, *_ENDS, MATRICES, FEATURES, LABELS, _COUNTS, _CSR
+NAMES = {"format"}.union(
+    _ADJACENCY,
+    _ATTRIBUTES,
+    _EDGES,
+    *_ENDS,
+    MATRICES,
+    FEATURES,
+    LABELS,
+    _COUNTS,
+    _CSR,
 )
 
 
 def is_read(name: str) -> bool:
     """Return True for the name of an array that may be read."""
     is_known = name in NAMES or name in split_arrays.NESTED
-    is_split = name in split_arrays.CODES or split_arrays.split_part(name) is not None
+    is_code = name in split_arrays.CODES
+    is_split = is_code or split_arrays.split_part(name) is not None
     return is_known or is_split
 
 
@@ -236,7 +260,8 @@ class AskedArrays(UserDict[str, Array]):
 
     def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
         # num_nodes is often a number alone, which has no length.
-        super().__init__({name: np.atleast_1d(arrays[name]) for name in arrays})
+        with_length = {name: np.atleast_1d(arrays[name]) for name in arrays}
+        super().__init__(with_length)
         self.unread = set(arrays)
         self.unread.update(others)
 
@@ -249,7 +274,8 @@ class AskedArrays(UserDict[str, Array]):
     @property
     def left_out(self) -> tuple[str, ...]:
         """Count and names of what nobody has asked for."""
-        return count_left_out("array", sorted(self.unread))
+        names = sorted(self.unread)
+        return count_left_out("array", names)
 
 
 def graph_of_arrays(
@@ -290,6 +316,8 @@ def graph_of_arrays(
         if labels.ndim == 2 and labels.shape[1] > 1:
             note += f" ({labels.shape[1]} columns)"
         notes.append(note)
+    split_origin = f"{split_names} of the file" if split_names else ""
+    sentence = ", ".join(notes)
     return FoundGraph(
         sources=edges.sources,
         destinations=edges.destinations,
@@ -298,8 +326,8 @@ def graph_of_arrays(
         features=features,
         labels=labels,
         splits=splits,
-        split_origin=f"{split_names} of the file" if split_names else "",
-        notes=(", ".join(notes),) if notes else (),
+        split_origin=split_origin,
+        notes=(sentence,) if notes else (),
         left_out=asked_arrays.left_out,
         overlap=choices.overlap,
     )
@@ -343,7 +371,8 @@ def find_edges(arrays: Arrays, origin: str) -> FoundEdges:
     """
     list_name = first_name(arrays, _EDGES)
     matrix = first_name(arrays, MATRICES)
-    pairs = [pair for pair in _ENDS if set(arrays).issuperset(pair)]
+    names = set(arrays)
+    pairs = [pair for pair in _ENDS if names.issuperset(pair)]
     # A list goes first: a matrix beside it may be made of it.
     if list_name:
         edges = _listed_edges(arrays[list_name], list_name, origin)
@@ -396,12 +425,18 @@ def _matrix_edges(matrix: Array, name: str, origin: str) -> FoundEdges:
 
     vertices = _square(matrix.shape, origin)
     sources, destinations = np.nonzero(matrix)
-    return FoundEdges(sources, destinations, array=name, vertices=vertices)
+    return FoundEdges(
+        sources=sources,
+        destinations=destinations,
+        array=name,
+        vertices=vertices,
+    )
 
 
 def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
     """Return the edges of a CSR or CSC matrix, by names of scipy or as adj_*."""
-    formats = np.reshape(arrays.get("format", b"csr"), -1)
+    stated_formats = arrays.get("format", b"csr")
+    formats = np.reshape(stated_formats, -1)
     layout = formats[0]
     if layout not in (b"csr", b"csc", "csr", "csc"):
         problem = f"its matrix is {layout.item()!r}, save one that is .tocsr()"
@@ -423,8 +458,15 @@ def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
     indptr = arrays[pointer_name]
     indices = arrays[index_name]
     rows = len(indptr) - 1
-    vertices = _square(arrays.get(shape_name, [rows, rows]), origin)
-    pointers = check_rows(indptr, indices, vertices, prefix or "its ", origin)
+    stated_shape = arrays.get(shape_name, [rows, rows])
+    vertices = _square(stated_shape, origin)
+    pointers = check_rows(
+        indptr,
+        indices=indices,
+        rows=vertices,
+        kind=prefix or "its ",
+        origin=origin,
+    )
     return FoundEdges(
         sources=rows_of(pointers),
         destinations=indices,
@@ -469,8 +511,10 @@ def check_rows(
 def value_names(names: Collection[str], known: Iterable[str], kind: str) -> list[str]:
     """Return the names of arrays that hold features, or labels; none where none do."""
     name = first_name(names, known)
-    if name or kind != "features":
-        return [name] if name else []
+    if name:
+        return [name]
+    if kind != "features":
+        return []
     parts = [f"attr_{part}" for part in (*_CSR, "data")]
     if not set(names).issuperset(parts):
         return []
@@ -486,14 +530,21 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
     if len(missing) == len(_ATTRIBUTES):
         return None
     if missing:
-        raise DataError(f"holds no {', '.join(missing)}", path=origin)
+        names = ", ".join(missing)
+        raise DataError(f"holds no {names}", path=origin)
 
     shape, indptr, indices, data = (arrays[name] for name in _ATTRIBUTES)
     vertices = int(shape[0])
     width = int(shape[1])
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
-    pointers = check_rows(indptr, indices, vertices, "attr_", origin)
+    pointers = check_rows(
+        indptr,
+        indices=indices,
+        rows=vertices,
+        kind="attr_",
+        origin=origin,
+    )
     # Checked once and here: `_sparse_rows` writes by them.
     is_wrong = (indices < 0) | (indices >= width)
     if len(data) != len(indices) or is_wrong.any():

@@ -39,7 +39,8 @@ _VALUES = {
 
 def is_matrix(path: Path) -> bool:
     """Return True where the first line is that of MatrixMarket."""
-    first = "".join(text_table.first_lines(path))
+    first_lines = text_table.first_lines(path)
+    first = "".join(first_lines)
     words = first.lstrip("%").lower()
     return words.startswith("matrixmarket")
 
@@ -70,7 +71,8 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     if rows != columns and options.bipartite is False:
         raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
 
-    note = f"MatrixMarket, {' '.join(forms)}: rows and columns are the ends"
+    form = " ".join(forms)
+    note = f"MatrixMarket, {form}: rows and columns are the ends"
     left_out = count_left_out("column", ["values"] if values else [])
     row_ids = np.arange(1, rows + 1)
     column_ids = np.arange(1, columns + 1)
@@ -100,7 +102,8 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
 def _read_forms(path: Path, table: TextTable) -> list[str]:
     """Return the type of entries and their symmetry, by the first line."""
     first_line = text_table.first_lines(path)[0]
-    _, *words = first_line.lstrip("%").lower().split()
+    plain_line = first_line.lstrip("%").lower()
+    _, *words = plain_line.split()
     forms = words[2:]
     is_sparse = words[:2] == ["matrix", "coordinate"]
     is_known = bool(forms) and forms[0] in _VALUES
@@ -123,10 +126,10 @@ def _read_sizes(table: TextTable) -> list[int]:
 
 def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:
     """Return rows and columns of entries, from 1."""
-    read = table.read([0, 1]).values()
-    are_numbers = all(column.words is None for column in read)
+    columns_read = table.read([0, 1]).values()
+    are_numbers = all(column.words is None for column in columns_read)
     if are_numbers:
-        ends = np.stack([column.values for column in read])
+        ends = np.stack([column.values for column in columns_read])
         most = [[rows], [columns]]
         is_inside = (ends >= 1) & (ends <= most)
         if is_inside.all():
@@ -137,7 +140,9 @@ def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:
         if not all(map(str.isdecimal, fields)):
             return False
         row, column = map(int, fields)
-        return 1 <= row <= rows and 1 <= column <= columns
+        is_row = 1 <= row <= rows
+        is_column = 1 <= column <= columns
+        return is_row and is_column
 
     need = f"row and column from 1 to {rows} and {columns}"
     raise table.bad_line((0, 1), fits, need)
@@ -220,8 +225,10 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     with text_table.open_lines(path, tell) as file:
         # An empty line is a vertex without neighbours: only comments are skipped.
         lines = (line for line in file if not line.startswith("%"))
-        first_line = next(filter(str.strip, lines), "")
-        form = _Form.of(first_line.split())
+        filled_lines = filter(str.strip, lines)
+        first_line = next(filled_lines, "")
+        first_fields = first_line.split()
+        form = _Form.of(first_fields)
         for line in lines:
             fields = line.split()
             if len(lengths) >= form.vertices and fields:
@@ -237,16 +244,18 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
 
     # Vertices without an edge at the end may lack their empty lines.
     counts = np.zeros(form.vertices, np.int64)
-    counts[: len(lengths)] = lengths[: form.vertices]
+    stated_lengths = lengths[: form.vertices]
+    counts[: len(lengths)] = stated_lengths
     neighbours = np.array(numbers, np.int64)
     sources, destinations = _take_edges(neighbours, counts, form)
+    note = f"METIS: neighbours of {form.vertices} vertices, a line each"
     return FoundGraph(
         sources=sources,
         destinations=destinations,
         origin=str(path),
         vertices=form.vertices,
         ids=np.arange(1, form.vertices + 1),
-        notes=(f"METIS: neighbours of {form.vertices} vertices, a line each",),
+        notes=(note,),
         left_out=form.left_out,
     )
 
@@ -263,15 +272,18 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
     vertices = len(counts)
     starts = np.cumsum(counts) - counts
     # Place of every number in its line, from the first neighbour on.
+    vertex_numbers = np.arange(vertices)
+    vertex_of_number = np.repeat(vertex_numbers, counts)
     starts_of_numbers = np.repeat(starts, counts)
     places = np.arange(len(numbers)) - starts_of_numbers - before
-    is_end = (places >= 0) & (places % form.step == 0)
-    sources = np.repeat(np.arange(vertices), counts)[is_end]
-    ends = numbers[is_end] - 1
+    is_neighbour = (places >= 0) & (places % form.step == 0)
+    sources = vertex_of_number[is_neighbour]
+    ends = numbers[is_neighbour] - 1
     if len(sources) != 2 * form.edges:
         raise ValueError(f"{len(sources)} neighbours stand for {form.edges} edges")
     is_outside = (ends < 0) | (ends >= vertices)
-    is_wrong = is_outside | (sources == ends)
+    is_loop = sources == ends
+    is_wrong = is_outside | is_loop
     if is_wrong.any():
         raise ValueError(
             f"a neighbour is not from 1 to {vertices}, or the vertex itself"

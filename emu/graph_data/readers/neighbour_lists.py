@@ -35,14 +35,17 @@ def find_layout(path: Path, options: TableOptions) -> str:
     lines = text_table.first_lines(path, _LINES)
     rows = [line for line in lines if not line.startswith(text_table.COMMENTS)]
     # One list of several shows that a comma parts neighbours.
-    matches = [_COLON.fullmatch(row.strip()) for row in rows]
+    texts = [row.strip() for row in rows]
+    matches = [_COLON.fullmatch(text) for text in texts]
     have_colons = None not in matches
+    has_comma = any("," in row for row in rows)
     # A time, 12:30, looks like a list of one.
-    if have_colons and any("," in row for row in rows):
+    if have_colons and has_comma:
         return "colons"
 
     # LGL's marks of vertices look like comments: two blocks show what they are.
-    text = "".join(f"{line.rstrip()}\n" for line in lines)
+    stripped = [f"{line.rstrip()}\n" for line in lines]
+    text = "".join(stripped)
     if _LGL.match(text):
         return "blocks"
     return ""
@@ -78,18 +81,20 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
     keys = join_columns([column], as_words=as_words)
     codes = keys.codes[0]
     last = 2 * edges
-    heads = len(lists.heads)
+
     entries = []
     for name, count in sorted(lists.left_out.items()):
         if count:
             entries.append(f"{name} ({count:,})")
+    heads = len(lists.heads)
+    note = f"neighbours of {heads:,} vertices, {layout}"
     return FoundGraph(
         sources=codes[:edges],
         destinations=codes[edges:last],
         origin=str(path),
         vertices=len(keys.ids),
         ids=keys.ids,
-        notes=(f"neighbours of {heads:,} vertices, {layout}",),
+        notes=(note,),
         left_out=count_left_out("kind of entries", entries),
     )
 
@@ -109,7 +114,8 @@ class _Lists:
     def add(self, text: str, layout: str) -> None:
         """Add a line; ValueError with what it lacks."""
         # Before comments are skipped: here the mark begins a block.
-        if layout == "blocks" and text.startswith("#"):
+        is_mark = layout == "blocks" and text.startswith("#")
+        if is_mark:
             words = text[1:].split()
             if len(words) != 1:
                 raise ValueError("one vertex behind #")
@@ -119,8 +125,8 @@ class _Lists:
             return
         elif layout == "blocks":
             neighbour, *weights = text.split()
-            has_weights = len(weights) > 1
-            if not self.heads or has_weights:
+            is_neighbour = bool(self.heads) and len(weights) <= 1
+            if not is_neighbour:
                 raise ValueError("a neighbour and at most a weight, below # vertex")
             self.left_out["weights"] += len(weights)
             self._add_list(self._head, [neighbour])

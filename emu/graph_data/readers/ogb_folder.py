@@ -37,15 +37,19 @@ def ogb_source(folder: Path) -> Source:
 
     Raises DataError when ``raw/`` or ``split/`` is not there.
     """
-    files = sorted([*folder.glob("raw/*"), *folder.glob("split/*/*.csv.gz")])
+    raw_files = folder.glob("raw/*")
+    split_files = folder.glob("split/*/*.csv.gz")
+    files = sorted([*raw_files, *split_files])
     has_split = any(file.name == "train.csv.gz" for file in files)
     if not has_split:
         raise DataError("holds no split/*/train.csv.gz", path=folder)
+
     # Sizes and times instead of content: papers100M has 57 GB.
     stats = []
     for file in files:
         stat = file.stat()
-        stats.append((file.name, stat.st_size, stat.st_mtime_ns))
+        row = (file.name, stat.st_size, stat.st_mtime_ns)
+        stats.append(row)
     load = partial(_load, folder)
     return Source(f"ogb {stats}", load)
 
@@ -68,11 +72,13 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         raise DataError(_explain(folder), path=folder)
 
     with one_error(folder):
-        if (raw / "triplet-type-list.csv.gz").exists():
+        relations = raw / "triplet-type-list.csv.gz"
+        if relations.exists():
             typed_graph = _read_types(folder)
             return choose_types(typed_graph, choices)
         # Told at once: a choice that does nothing would look as if it had.
-        if choices not in (NO_CHOICES, Choices(flatten=True)):
+        without_use = (NO_CHOICES, Choices(flatten=True))
+        if choices not in without_use:
             raise DataError(
                 "has one graph and type, of its splits the first is taken: leave "
                 "--graph, --relation, --split-number and --split-arrays out",
@@ -101,7 +107,9 @@ class _Folder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._raw = folder / "raw"
-        files = [*self._raw.rglob("*.csv.gz"), *folder.glob("split/**/*.csv.gz")]
+        tables = self._raw.rglob("*.csv.gz")
+        split_files = folder.glob("split/**/*.csv.gz")
+        files = [*tables, *split_files]
         # Only a count that the edges have anyway.
         files = [file for file in files if file.name != "num-edge-list.csv.gz"]
         self._unread = {str(file.relative_to(folder)) for file in files}
@@ -147,7 +155,8 @@ def _read(path: Path) -> FoundGraph:
     features: Array | None = None
     # papers100M alone is binary.
     if folder.holds("data.npz"):
-        labels = np.asarray(folder.member("node-label.npz", "node_label"))
+        stated_labels = folder.member("node-label.npz", "node_label")
+        labels = np.asarray(stated_labels)
         edges = folder.member("data.npz", "edge_index")
         features = folder.member("data.npz", "node_feat")
     else:
@@ -163,8 +172,8 @@ def _read(path: Path) -> FoundGraph:
         problem = f"{len(features)} feature rows for {vertices} labels"
         raise DataError(problem, path=raw)
 
-    splits = {part: _split(folder, part, vertices) for part in SPLIT}
     rows = None
+    splits = {part: _split(folder, part, vertices) for part in SPLIT}
     if features is not None:
         rows = FeatureRows.dense(features, str(raw))
     # The split that `_split` takes: the first by name.
@@ -208,7 +217,8 @@ def _read_types(path: Path) -> TypedGraph:
     counts = folder.table("num-node-dict", str)
     vertices: dict[str, dict[str, Array]] = {}
     for name, count in zip(*counts, strict=True):
-        vertices[name] = {"num_nodes": np.array(int(count))}
+        number = np.array(int(count))
+        vertices[name] = {"num_nodes": number}
     for name, arrays in vertices.items():
         feature = f"node-feat/{name}/node-feat"
         label = f"node-label/{name}/node-label"
@@ -259,8 +269,9 @@ def _split(folder: _Folder, part: str, vertices: int) -> Ints:
     is_wrong = (ids < 0) | (ids >= vertices)
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
+        last = vertices - 1
         raise DataError(
-            f"line {row + 1} names vertex {ids[row]}, there are only 0..{vertices - 1}",
+            f"line {row + 1} names vertex {ids[row]}, there are only 0..{last}",
             path=files[0],
         )
     return ids

@@ -29,7 +29,8 @@ class Reading:
 def ask(question: str, readings: Sequence[Reading], path: Path) -> DataError:
     """Return the one error that names every way to read a file, and its option."""
     ways = [f"{way.meaning} ({way.counts}): {way.option}" for way in readings]
-    problem = f"{question} {'; or '.join(ways)}"
+    text = "; or ".join(ways)
+    problem = f"{question} {text}"
     return DataError(printable(problem, limit=_MOST), path=path)
 
 
@@ -40,13 +41,19 @@ def size_of(vertices: int, edges: int) -> str:
 
 def name_some(names: Sequence[str]) -> str:
     """Return the first of some names, and how many follow."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(printable(name, 60) for name in names[:_SHOWN]) + more
+    shown_names = [printable(name, 60) for name in names[:_SHOWN]]
+    text = ", ".join(shown_names)
+    rest = len(names) - _SHOWN
+    if rest > 0:
+        text += f" and {rest} more"
+    return text
 
 
 def count_left_out(kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return how many columns or arrays nobody asked for, and their names."""
     if not names:
         return ()
-    plural = kind if len(names) == 1 else f"{kind}s"
-    return (f"{len(names)} {plural}: {name_some(names)}",)
+    count = len(names)
+    plural = kind if count == 1 else f"{kind}s"
+    text = name_some(names)
+    return (f"{count} {plural}: {text}",)

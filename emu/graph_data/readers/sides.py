@@ -14,14 +14,16 @@ from emu.graph_data.readers.found_graph import FoundGraph
 def fill_ids(keys: Keys, count: int) -> Keys:
     """Return keys whose ids are 1 to ``count``, if they are among them."""
     ids = keys.ids
-    if ids.dtype.kind in "US" or not len(ids):
+    are_words = ids.dtype.kind in "US"
+    if are_words or not len(ids):
         return keys
     if ids[0] < 1 or ids[-1] > count:
         return keys
     # KONECT numbers from 1, and lists no vertex that has no edge.
     places = ids - 1
     all_ids = np.arange(1, count + 1)
-    return Keys(all_ids, codes=places[keys.codes])
+    codes = places[keys.codes]
+    return Keys(all_ids, codes)
 
 
 def join_sides(

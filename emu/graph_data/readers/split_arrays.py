@@ -91,7 +91,11 @@ def split_part(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         return None
     stem = re.search(r"(?:^|_)(tr|te|ts|va|de)", name)
-    parts = {"tr": "train", "te": "test", "ts": "test"}
+    parts = {
+        "tr": "train",
+        "te": "test",
+        "ts": "test",
+    }
     # Of the stems only tr, te and ts are told apart: va and de are both valid.
     letters = stem[1] if stem else ""
     return parts.get(letters, "valid")
@@ -121,20 +125,42 @@ def sort_splits(
         part = split_part(name)
         if part is None:
             # One array has all parts.
-            masks, _ = parts_of_codes(array, choices.split_codes, name, origin)
-            return dict(zip(SPLIT, masks.T, strict=True))
+            masks, _ = parts_of_codes(
+                array,
+                codes=choices.split_codes,
+                name=name,
+                origin=origin,
+            )
+            masks_of_parts = zip(SPLIT, masks.T, strict=True)
+            return dict(masks_of_parts)
         if part in splits:
             raise DataError(f"states the {part} split twice: {name}", path=origin)
 
-        members = _choose_split(array, name, choices, origin)
-        if _is_mask(name, members, choices, origin):
+        members = _choose_split(
+            array,
+            name=name,
+            choices=choices,
+            origin=origin,
+        )
+        is_mask = _is_mask(
+            name,
+            array=members,
+            choices=choices,
+            origin=origin,
+        )
+        if is_mask:
             # As truth values, which tell a mask from ids from here on.
             members = members != 0
         splits[part] = members
     return splits
 
 
-def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Array:
+def _choose_split(
+    array: Array,
+    name: str,
+    choices: Choices,
+    origin: str,
+) -> Array:
     """Return the one split of an array that is chosen; the longer axis is vertices."""
     # Nothing says which axis of a square array is that of vertices.
     is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
@@ -171,14 +197,18 @@ def parts_of_codes(
     if values.ndim != 1 and values.size != len(values):
         problem = f"{name} has shape {values.shape}, a code per vertex is needed"
         raise DataError(problem, path=origin)
-    words = values.reshape(-1).astype(str)
+    flat = values.reshape(-1)
+    words = flat.astype(str)
     distinct, counts = np.unique(words, return_counts=True)
     shown = zip(distinct[:_SHOWN], counts, strict=False)
-    examples = ", ".join(f"{word} ({count:,})" for word, count in shown)
+    shown_codes = [f"{word} ({count:,})" for word, count in shown]
+    examples = ", ".join(shown_codes)
     text = f"{name} holds codes {examples}".lstrip()
     # Each data set has codes of its own: a default would train on what is to test.
-    are_different = len(set(codes)) == len(codes)
-    if not 1 < len(codes) <= len(SPLIT) or not are_different:
+    distinct_codes = set(codes)
+    are_different = len(distinct_codes) == len(codes)
+    are_enough = 1 < len(codes) <= len(SPLIT)
+    if not are_enough or not are_different:
         option = "--split-codes TRAIN,VALID,TEST, such as --split-codes 0,1,2"
         raise DataError(f"{text}: which is which? {option}", path=origin)
     if codes[0] not in distinct:
@@ -186,18 +216,26 @@ def parts_of_codes(
         raise DataError(problem, path=origin)
 
     # A part without a code is empty.
-    no_codes = [""] * (len(SPLIT) - len(codes))
+    missing = len(SPLIT) - len(codes)
+    no_codes = [""] * missing
     code_of_part = np.array([*codes, *no_codes], dtype=words.dtype)
     masks = words[:, None] == code_of_part
     rest = [word for word in distinct.tolist() if word not in codes]
     if not rest:
         return masks, ""
-    in_parts = int(masks.any(1).sum())
+    is_in_part = masks.any(1)
+    in_parts = int(is_in_part.sum())
     left_out = len(words) - in_parts
-    return masks, f"; {left_out:,} vertices of {', '.join(rest)} are in no part"
+    rest_text = ", ".join(rest)
+    return masks, f"; {left_out:,} vertices of {rest_text} are in no part"
 
 
-def _is_mask(name: str, array: Array, choices: Choices, origin: str) -> bool:
+def _is_mask(
+    name: str,
+    array: Array,
+    choices: Choices,
+    origin: str,
+) -> bool:
     """Return True for a mask, False for ids: by type, name, and values."""
     if array.dtype.kind not in "biu":
         problem = f"{name} is {array.dtype}: a mask or whole numbers are needed"
@@ -241,19 +279,29 @@ def check_splits(
     a mask has another length, an id is no vertex, a vertex is named twice, or none is
     for training.
     """
-    parts = {part: _members(part, splits, vertices, origin) for part in SPLIT}
+    parts = {
+        part: _members(
+            part,
+            splits=splits,
+            vertices=vertices,
+            origin=origin,
+        )
+        for part in SPLIT
+    }
     # A vertex belongs to the last part that claims it, unless that is refused.
     owner = np.full(vertices, -1, np.int8)
     for number, part in enumerate(SPLIT):
         members = parts[part]
         is_common = owner[members] >= 0
         if is_common.any() and not overlap:
-            first = members[is_common][0]
+            common = members[is_common]
+            first = common[0]
             name = first if ids is None else ids[first]
             earlier_part = SPLIT[owner[first]]
+            rest = len(common) - 1
             raise DataError(
                 f"vertex {name} is in the {earlier_part} and in the {part} split, as "
-                f"are {is_common.sum() - 1:,} others: --overlap first or --overlap "
+                f"are {rest:,} others: --overlap first or --overlap "
                 "last says which of train, valid, test keeps them",
                 path=origin,
             )
@@ -275,7 +323,8 @@ def _members(
     origin: str,
 ) -> Ints:
     """Return the vertices of a part, sorted."""
-    ids = splits.get(part, np.empty(0, np.int64))
+    nobody = np.empty(0, np.int64)
+    ids = splits.get(part, nobody)
     if ids.dtype == bool:
         if ids.shape != (vertices,):
             problem = f"the {part} mask has {len(ids)} entries for {vertices} vertices"
@@ -293,13 +342,15 @@ def _members(
         elif highest >= vertices:
             beyond = highest
     if beyond is not None:
+        last = vertices - 1
         raise DataError(
-            f"the {part} split names vertex {beyond}, there are only 0..{vertices - 1}",
+            f"the {part} split names vertex {beyond}, there are only 0..{last}",
             path=origin,
         )
 
-    is_double = members[1:] == members[:-1]
-    doubles = members[1:][is_double]
+    later = members[1:]
+    is_double = later == members[:-1]
+    doubles = later[is_double]
     if len(doubles):
         problem = f"the {part} split names vertex {doubles[0]} twice"
         raise DataError(problem, path=origin)

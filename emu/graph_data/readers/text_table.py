@@ -129,9 +129,11 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
         # One MB decides on the encoding; a later byte that is not UTF-8 raises.
         start = content.read(1 << 20)
         content.seek(0)
-        part = _Content(cast("BinaryIO", content), tell, path.name)
+        stream = cast("BinaryIO", content)
+        part = _Content(stream, tell, path.name)
         encoding = _encoding_of(start)
-        yield io.TextIOWrapper(cast("Any", part), encoding)
+        buffer = cast("Any", part)
+        yield io.TextIOWrapper(buffer, encoding)
 
 
 def _encoding_of(start: bytes) -> str:
@@ -199,7 +201,8 @@ class TextTable:
         missing = self.width - len(names)
         # The last name may stand for a list, as that of JODIE does.
         if missing > 0 and "list" in names[-1]:
-            return names + ("",) * missing
+            empty_names = ("",) * missing
+            return names + empty_names
         if missing == 1:
             return ("", *names)
         return names
@@ -227,7 +230,9 @@ class TextTable:
 
     def name(self, column: int) -> str:
         """Return the name of a column for people, its number without a header."""
-        name = self.names[column] if self.names else ""
+        name = ""
+        if self.names:
+            name = self.names[column]
         return name or f"column {column + 1}"
 
     def option(self, column: int) -> str:
@@ -246,7 +251,8 @@ class TextTable:
     def left_out(self, used: Sequence[int | None]) -> tuple[str, ...]:
         """Return the names of the columns that nobody asked for."""
         rest = [place for place in range(self.width) if place not in used]
-        return tuple(self.name(place) for place in rest)
+        names = [self.name(place) for place in rest]
+        return tuple(names)
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states; DataError without one."""
@@ -254,7 +260,9 @@ class TextTable:
         # A name goes before a number: a column may be called 2.
         if stated in self.names:
             return self.names.index(stated)
-        number = int(stated) if stated.isdecimal() else 0
+        number = 0
+        if stated.isdecimal():
+            number = int(stated)
         if 1 <= number <= self.width:
             return number - 1
 
@@ -314,13 +322,15 @@ class TextTable:
 
     def _read_numbers(self, wanted: Sequence[int]) -> dict[int, Column]:
         """Return columns if all are of numbers, and none begins with a zero."""
-        kinds = dict.fromkeys(range(self.width), "U1")  # so that lengths are seen
+        all_columns = range(self.width)
+        kinds = dict.fromkeys(all_columns, "U1")  # so that lengths are seen
         for column in wanted:
             is_whole = whole(self.row[column])
             kinds[column] = "i8" if is_whole else "f8"
         fields = [(f"f{column}", kind) for column, kind in kinds.items()]
         dtype: np.dtype[Any] = np.dtype(fields)
-        are_alike = set(kinds.values()) == {"i8"}
+        distinct_kinds = set(kinds.values())
+        are_alike = distinct_kinds == {"i8"}
         if are_alike:
             dtype = np.dtype("i8")
 
@@ -329,7 +339,7 @@ class TextTable:
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
             return {}  # words, 1.0, beyond int64, or a line to name
         # As a number 007 would be 7: the words are read, and may be asked about.
-        if has_padded and "i8" in kinds.values():
+        if has_padded and "i8" in distinct_kinds:
             return {}
 
         columns = {}
@@ -362,7 +372,8 @@ class TextTable:
             content = cast("_Content", lines.buffer)
             # The search for zeros looks at single bytes, which UTF-16 has two of per
             # letter.
-            return rows, content.has_padded or lines.encoding == "utf-16"
+            is_wide = lines.encoding == "utf-16"
+            return rows, content.has_padded or is_wide
 
     def _read_words(self, wanted: Sequence[int]) -> dict[int, Column]:
         # Numbers for distinct texts: a string per row would take far more memory.
@@ -430,12 +441,14 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     Raises csv.Error where a quote does not end.
     """
     text = line.rstrip("\r\n")
-    first_letter = text.lstrip()[:1]
+    bare = text.lstrip()
+    first_letter = bare[:1]
     if first_letter in {"", *COMMENTS}:
         return []
     if comment in text or _ATTRIBUTES in text:
         # Only behind a blank, and never within quotes: a#b is a word.
-        text = re.sub(rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*', r"\1", text)
+        not_text = rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*'
+        text = re.sub(not_text, r"\1", text)
 
     # A reader of csv takes 4 us per line, and one character between fields.
     if '"' not in text or separator == "::":
@@ -455,14 +468,8 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     return [field.strip() for field in fields]
 
 
-def open_table(path: Path, options: TableOptions) -> TextTable:
-    """Return the table of a file; what its first row is, is open.
-
-    Raises DataError when it holds no row, or is a file of another kind.
-    """
-    # First of all: a file of another program may well pass for a table.
-    formats = (*FORMATS, *OTHER_FORMATS)
-    refuse_other_formats(path, IMPORT, formats)
+def _begin_of(path: Path) -> tuple[list[tuple[int, str]], str, str]:
+    """Return the first two rows by their lines, how comments begin, and one above."""
     rows: list[tuple[int, str]] = []
     comment = ""
     above = ""
@@ -474,12 +481,25 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
                 comment = comment or text[0]
                 # The last comment before the rows may name the columns, as SNAP's lists
                 # do.
-                above = above if rows else text.lstrip("#% ")
+                if not rows:
+                    above = text.lstrip("#% ")
             elif text:
                 rows.append((number, line))
             if len(rows) == 2:
                 break
 
+    return rows, comment, above
+
+
+def open_table(path: Path, options: TableOptions) -> TextTable:
+    """Return the table of a file; what its first row is, is open.
+
+    Raises DataError when it holds no row, or is a file of another kind.
+    """
+    # First of all: a file of another program may well pass for a table.
+    formats = (*FORMATS, *OTHER_FORMATS)
+    refuse_other_formats(path, IMPORT, formats)
+    rows, comment, above = _begin_of(path)
     if not rows:
         raise DataError("holds no line", path=path)
 
@@ -488,10 +508,11 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
     plain_line = re.sub(r'"[^"]*"', "", first)
     bare, attributes, _ = plain_line.partition(_ATTRIBUTES)
     separators = [mark for mark in _SEPARATORS if mark in bare]
+    separator = separators[0] if separators else None
     table = TextTable(
         path=path,
         options=options,
-        separator=separators[0] if separators else None,
+        separator=separator,
         comment=comment or COMMENTS[0],
         lines_before=first_number - 1,
         has_attributes=bool(attributes),
@@ -499,7 +520,7 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
     rows_of_fields = [tuple(table.split(line, number)) for number, line in rows]
     first_row, *below = rows_of_fields
     second_row = below[0] if below else ()
-    words_above = above.split(table.separator)
+    words_above = above.split(separator)
     return replace(
         table,
         first_row=first_row,

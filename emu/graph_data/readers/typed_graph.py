@@ -60,9 +60,11 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     if choices.flatten:
         return _flatten(graph, list(types), choices)
 
+    type_names = _list(types)
+    relations = _list_relations(graph)
     problem = (
-        f"has several types: vertices {_list(types)}; relations "
-        f"{_list_relations(graph)}: --flatten makes one graph of them all"
+        f"has several types: vertices {type_names}; relations "
+        f"{relations}: --flatten makes one graph of them all"
     )
     # Only a relation within one type can stand alone: the first is shown as example.
     for relation in graph.edges:
@@ -90,7 +92,12 @@ def _take_relation(
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
 
     edges = graph.edges[kind, edge_type, target]
-    subgraph = _read_type(graph, kind, edges, choices)
+    subgraph = _read_type(
+        graph,
+        kind=kind,
+        edges=edges,
+        choices=choices,
+    )
     notes = subgraph.notes
     if len(graph.edges) > 1:
         notes = (f"only {name} was taken", *notes)
@@ -111,7 +118,8 @@ def _read_type(
 ) -> FoundGraph:
     """Return the graph of one type with some edges."""
     # As if a file of one type had these arrays: every check is the same.
-    arrays = dict(graph.vertices.get(kind, {}))
+    stated_arrays = graph.vertices.get(kind, {})
+    arrays = dict(stated_arrays)
     arrays["edge_index"] = edges
     return found_graph.graph_of_arrays(arrays, graph.origin, choices)
 
@@ -145,9 +153,14 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
     types: list[_Type] = []
     total = 0
     for name in names:
-        type_graph = _read_type(graph, name, _NO_EDGES, choices)
+        type_graph = _read_type(graph, kind=name, edges=_NO_EDGES, choices=choices)
         size = _count(graph, name, type_graph)
-        kind = _Type(name, begin=total, size=size, found=type_graph)
+        kind = _Type(
+            name=name,
+            begin=total,
+            size=size,
+            found=type_graph,
+        )
         types.append(kind)
         total += size
 
@@ -159,7 +172,10 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
             split_origins.append(f"{found.split_origin} for {kind.name}")
         left_out += [f"{text} of {kind.name}" for text in found.left_out]
     sources, destinations = _join_edges(graph, types)
+    owner = None
     owners = [graph.owner[name] for name in names if name in graph.owner]
+    if owners:
+        owner = np.concatenate(owners)
     unread = count_left_out("array", graph.unread)
     return FoundGraph(
         sources=sources,
@@ -170,7 +186,7 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
         labels=_stack_labels(types, graph.origin),
         splits=_join_splits(types, graph.origin, choices),
         split_origin="; ".join(split_origins),
-        owner=np.concatenate(owners) if owners else None,
+        owner=owner,
         notes=tuple(_describe(types)),
         left_out=(*left_out, *unread),
         overlap=choices.overlap,
@@ -182,9 +198,11 @@ def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> Ints:
     types_by_name = {kind.name: kind for kind in types}
     # Without relations there is still an array of no edges.
     edges = [_NO_EDGES]
+
     for (source, relation, target), ends in graph.edges.items():
         ids = ends.astype(np.int64)
-        for name, row in zip((source, target), ids, strict=True):
+        names = (source, target)
+        for name, row in zip(names, ids, strict=True):
             kind = types_by_name[name]
             is_wrong = (row < 0) | (row >= kind.size)
             if is_wrong.any():
@@ -204,10 +222,16 @@ def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str,
         if not type_splits:
             continue
         # Per type, so that masks have its length and ids are of it.
-        parts = check_splits(type_splits, kind.size, origin, choices.overlap)
+        parts = check_splits(
+            type_splits,
+            vertices=kind.size,
+            origin=origin,
+            overlap=choices.overlap,
+        )
         for part, ids in parts.items():
             pieces = splits.setdefault(part, [])
             pieces.append(ids + kind.begin)
+
     return {part: np.concatenate(pieces) for part, pieces in splits.items()}
 
 
@@ -223,7 +247,8 @@ def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
     # Nothing states it: the highest end of an edge is the last vertex that is known.
     highest = -1
     for (source, _, target), ends in graph.edges.items():
-        for kind, row in zip((source, target), ends, strict=True):
+        kinds = (source, target)
+        for kind, row in zip(kinds, ends, strict=True):
             if kind == name:
                 row_highest = int(row.max(initial=-1))
                 highest = max(highest, row_highest)
@@ -242,7 +267,12 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     return FeatureRows(vertices=total, length=length, rows=rows)
 
 
-def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Rows:
+def _rows_of_types(
+    types: list[_Type],
+    width: int,
+    start: int,
+    stop: int,
+) -> Rows:
     """Return rows of types one after the other, their one-hots behind ``width``."""
     shape = (stop - start, width + len(types))
     matrix = np.zeros(shape, np.float32)
@@ -258,7 +288,9 @@ def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Row
         place[:, width + number] = 1
         features = kind.found.features
         if features:
-            read = features.rows(first - kind.begin, last - kind.begin)
+            first_of_type = first - kind.begin
+            last_of_type = last - kind.begin
+            read = features.rows(first_of_type, last_of_type)
             place[:, : features.length] = read
     return matrix
 

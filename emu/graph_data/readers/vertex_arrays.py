@@ -55,7 +55,8 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     names = array_names(path)
     value_names = _names_of_values(names, kind, choices)
     if not value_names:
-        alternatives = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
+        known_names = _NAMES.get(kind, _SPLIT_NAMES)
+        alternatives = ", ".join(known_names)
         raise DataError(f"holds no {kind} ({alternatives})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
@@ -66,21 +67,21 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     unread_names = set(names) - set(read_names)
     left_out = count_left_out("array", sorted(unread_names))
     origin = ", ".join(value_names)
+
     values: Any = arrays[value_names[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
-        # Lists of ids name their vertices, and need no rows in order.
-        lists = parts.values()
-        has_mask = any(members.dtype == bool for members in lists)
+        has_mask = any(members.dtype == bool for members in parts.values())
         if not has_mask:
-            columns = [Column(members) for members in lists]
-            table = lists_of_ids(path, list(parts), columns, TableOptions())
+            table = _lists_of_parts(parts, path)
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
     # Sparse features are four arrays of one matrix.
     elif len(value_names) > 1:
+        values = None
         features = found_graph.sparse_rows(arrays, str(path))
-        values = features.rows(0, features.vertices) if features else None
+        if features:
+            values = features.rows(0, features.vertices)
 
     table = VertexTable(
         path=path,
@@ -104,14 +105,25 @@ def _names_of_values(names: list[str], kind: str, choices: Choices) -> list[str]
     return found_graph.value_names(names, _NAMES[kind], kind)
 
 
+def _lists_of_parts(parts: dict[str, Array], path: Path) -> VertexTable:
+    """Return lists of ids, which name their vertices and need no rows in order."""
+    columns = [Column(members) for members in parts.values()]
+    return lists_of_ids(
+        path,
+        parts=list(parts),
+        columns=columns,
+        options=TableOptions(),
+    )
+
+
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
     first_mask = next(iter(parts.values()))
     vertices = len(first_mask)
     matrix = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
-        is_mask = mask.dtype == bool
-        if not is_mask or len(mask) != vertices:
+        is_fit = mask.dtype == bool and len(mask) == vertices
+        if not is_fit:
             raise DataError("has masks of several lengths, or beside ids", path=path)
         column = SPLIT.index(part)
         matrix[:, column] = mask
@@ -135,8 +147,7 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
         return VertexTable(path=path, kind=kind, values=values)
     entries = list(content.values())
     values = _value_array(entries, kind, path)
-    as_words = bool(options.words)
-    ids = _ids_of(list(content), as_words=as_words)
+    ids = _ids_of(list(content), as_words=bool(options.words))
     return VertexTable(
         path=path,
         kind=kind,
@@ -157,7 +168,8 @@ def _value_array(values: list[Any], kind: str, path: Path) -> Array:
         raise DataError(f"its {kind} differ in length", path=path) from error
 
     # numpy makes objects of None and of dictionaries.
-    if array.dtype.kind not in "iufbU":
+    is_numeric = array.dtype.kind in "iufbU"
+    if not is_numeric:
         problem = f"its {kind} are no numbers or words: {values[0]!r:.60}"
         raise DataError(problem, path=path)
     return array
@@ -175,7 +187,8 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
         # Words of one part may differ: train and tr would state it twice.
         if isinstance(ids, list):
             lists[part] = ids
-    if "" in lists or len(lists) < len(content):
+    are_unknown = "" in lists or len(lists) < len(content)
+    if are_unknown:
         names = ", ".join(content)
         raise DataError(
             f"has keys {names:.80}: lists of ids are needed, "
@@ -187,7 +200,12 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
     for ids in lists.values():
         column = Column.of(map(str, ids))
         columns.append(column)
-    return lists_of_ids(path, list(lists), columns, options)
+    return lists_of_ids(
+        path,
+        parts=list(lists),
+        columns=columns,
+        options=options,
+    )
 
 
 def _ids_of(words: Sequence[str], *, as_words: bool) -> Array:
@@ -198,4 +216,5 @@ def _ids_of(words: Sequence[str], *, as_words: bool) -> Array:
     # Numbers of 19 digits may be beyond int64.
     if as_words or not are_whole or longest >= 19:
         return word_array(words)
-    return np.array([int(word) for word in words])
+    numbers = [int(word) for word in words]
+    return np.array(numbers)

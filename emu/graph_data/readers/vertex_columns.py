@@ -72,12 +72,13 @@ class KnownIds:
     @cached_property
     def column(self) -> Column:
         """Ids of all vertices, or of those that have an edge."""
-        ids = self.graph.ids
-        if ids is not None:
-            return column_of_ids(ids)
-        if self.graph.vertices is not None:
-            return Column(np.arange(self.graph.vertices))
-        ends = np.concatenate([self.graph.sources, self.graph.destinations])
+        graph = self.graph
+        if graph.ids is not None:
+            return column_of_ids(graph.ids)
+        if graph.vertices is not None:
+            places = np.arange(graph.vertices)
+            return Column(places)
+        ends = np.concatenate([graph.sources, graph.destinations])
         distinct = np.unique(ends)
         return Column(distinct.astype(np.int64))
 
@@ -132,15 +133,18 @@ def choose_id(
     id_columns = [place for place in named if place not in others]
     if len(id_columns) > 1:
         return _best_id(table, id_columns, known)
-    if id_columns or options.ids:
-        return id_columns[0] if id_columns else 0
+    if id_columns:
+        return id_columns[0]
+    if options.ids:
+        return 0
 
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
     # pandas writes the number of each row under no name: that is no id.
     counts_rows = True
     if has_index:
-        counts_rows = np.array_equal(first.real, np.arange(first.rows))
+        numbers = np.arange(first.rows)
+        counts_rows = np.array_equal(first.real, numbers)
     if not counts_rows:
         raise table.error(
             "has a first column without a name: ids of the vertices, or to be skipped? "
@@ -166,7 +170,8 @@ def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int
     best = max(candidates, key=matched.__getitem__)
     rest = [matched[place] for place in joining if place != best]
     # A plain id wins only where it joins more than any other does.
-    if best in plain and matched[best] > max(rest, default=0):
+    most_of_rest = max(rest, default=0)
+    if best in plain and matched[best] > most_of_rest:
         return best
 
     readings = []
@@ -187,7 +192,8 @@ def first_as_id(table: TextTable, place: int | None, value: int) -> int | None:
     """
     has_index = table.names[:1] == ("",)  # which counts the rows
     is_alone = table.width == 1 or has_index
-    if place is not None or table.options.ids is False or is_alone:
+    is_settled = place is not None or table.options.ids is False
+    if is_settled or is_alone:
         return place
 
     # A header that calls no column an id leaves it open, and a wrong guess would give
@@ -250,7 +256,8 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
     if table.names:
         class_columns = []
         for c in others:
-            words = set(words_of(table.names[c])) - _OF_VERTICES
+            words = set(words_of(table.names[c]))
+            words -= _OF_VERTICES
             if words and words <= _CLASS:
                 class_columns.append(c)
     elif table.width == 2:
@@ -272,7 +279,8 @@ def one_hot_columns(table: TextTable, place: int | None) -> list[int]:
     """Return the columns of which each row has one 1 and else 0; empty if none are."""
     others = [c for c in table.columns if c != place]
     kinds = {table.columns[c].main_kind for c in others}
-    if len(others) < _FEWEST_ONE_HOT or not kinds <= {INTEGER, BOOLEAN}:
+    may_be_binary = kinds <= {INTEGER, BOOLEAN}
+    if len(others) < _FEWEST_ONE_HOT or not may_be_binary:
         return []
     values = np.stack([table.columns[c].real for c in others])
     is_binary = (values == 0) | (values == 1)
@@ -289,7 +297,9 @@ def choose_features(table: TextTable) -> list[int]:
     """
     places = []
     for place, column in table.columns.items():
-        name = table.names[place] if table.names else ""
+        name = ""
+        if table.names:
+            name = table.names[place]
         is_index = bool(table.names) and not name
         has_other_use = is_id(name) or is_beside(name) or is_index
 

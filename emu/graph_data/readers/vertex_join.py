@@ -21,6 +21,8 @@ from emu.graph_data.readers.vertex_table import VertexTable
 ROWS = "rows"
 IDS = "ids"
 LABELS = "labels"
+#: What a vertex has that no row names, by the kind of values; of numbers -1.
+_MISSING: dict[str, Any] = {"U": "", "b": False}
 
 
 def join_tables(
@@ -53,7 +55,12 @@ def join_tables(
         elif not in_order:
             graph = replace(graph, vertices=1 + graph.highest)
     if in_order and graph.vertices is None:
-        graph = _take_rows(graph, in_order[0], tables, order)
+        graph = _take_rows(
+            graph,
+            table=in_order[0],
+            tables=tables,
+            order=order,
+        )
 
     graph, ids = _number(graph, tables)
     for table in tables:
@@ -79,7 +86,8 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     """Refuse ids of which the table and the graph have each some alone."""
     ids = np.asarray(table.ids)
     graph_ids = KnownIds(graph)
-    distinct_ids = column_of_ids(np.unique(ids))
+    unique_ids = np.unique(ids)
+    distinct_ids = column_of_ids(unique_ids)
     meeting = graph_ids.meet(distinct_ids)
     if not meeting.is_in_part:
         return
@@ -96,7 +104,8 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     # which have no differences, the shift is 0.
     is_consecutive = False
     if shift:
-        is_consecutive = bool((np.diff(ids) == 1).all())
+        steps = np.diff(ids)
+        is_consecutive = bool((steps == 1).all())
     if is_consecutive:
         order = ROWS if ids[0] == shift else IDS
         other = Reading(
@@ -115,9 +124,11 @@ def _find_shift(ids: Array, graph_ids: Array | set[str]) -> int:
         return 0
     if not len(graph_ids):
         return 0
+
     # Ids from 1 beside ids from 0, most often.
     lowest = int(graph_ids[0])
-    shift = int(ids.min()) - lowest
+    lowest_of_table = int(ids.min())
+    shift = lowest_of_table - lowest
     shifted_ids = graph_ids + shift
     is_met = np.isin(shifted_ids, ids)
     if is_met.all():
@@ -176,12 +187,22 @@ def _take_rows(
         are_from_one = are_numbers and ids[0] >= 1 and ids[-1] <= rows
         if are_from_one:
             ids_of_rows = np.arange(1, rows + 1)
-            return _renumber(graph, ids - 1, ids_of_rows, rows)
+            return _renumber(
+                graph,
+                places=ids - 1,
+                ids=ids_of_rows,
+                vertices=rows,
+            )
 
     # Ids from 1 may be rows from 0: that is asked.
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
     if may_be_rows and (order == ROWS or not starts_at_one):
-        return _renumber(graph, ids, None, rows)
+        return _renumber(
+            graph,
+            places=ids,
+            ids=None,
+            vertices=rows,
+        )
     # Any guess here would give vertices the rows of others, and nothing later would
     # show it.
     raise _ask_for_order(graph, table, tables, may_be_rows=may_be_rows)
@@ -214,10 +235,12 @@ def _ask_for_order(
     first = ids[0]
     last = ids[-1]
     rows = len(table.values)
-    alone = f"{rows - len(ids)} without an edge"
+    last_row = rows - 1
+    alone_count = rows - len(ids)
+    alone = f"{alone_count} without an edge"
     readings = []
     if may_be_rows:
-        meaning = f"vertices 0 to {rows - 1}"
+        meaning = f"vertices 0 to {last_row}"
         readings.append(Reading(meaning, alone, "--order rows"))
     is_from_one = ids.dtype.kind == "i" and first >= 1 and last <= rows
     if is_from_one or len(ids) == rows:
@@ -233,7 +256,7 @@ def _ask_for_order(
         question += f": of which vertices? Edges name {first} to {last}."
         return ask(question, readings, table.path)
     question += (
-        f", for vertices 0 to {rows - 1}, and an edge names {last}: give them a "
+        f", for vertices 0 to {last_row}, and an edge names {last}: give them a "
         "column of ids (--ids)"
     )
     if not readings:
@@ -263,11 +286,21 @@ def _number(
         ids = np.unique(all_ids)
         # Every id of the graph is among all ids: the search always hits.
         places = np.searchsorted(ids, arrays[0])
-        graph = _renumber(graph, places, graph.ids, len(ids))
+        graph = _renumber(
+            graph,
+            places=places,
+            ids=graph.ids,
+            vertices=len(ids),
+        )
     return replace(graph, vertices=len(ids)), ids
 
 
-def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> Ints:
+def _places(
+    table: VertexTable,
+    named: Array,
+    ids: Array,
+    graph: FoundGraph,
+) -> Ints:
     """Return the vertex of every row."""
 
     def refuse(problem: str) -> DataError:
@@ -313,7 +346,12 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
     values = table.values
     places = None
     if table.ids is not None:
-        places = _places(table, table.ids, ids, graph)
+        places = _places(
+            table,
+            named=table.ids,
+            ids=ids,
+            graph=graph,
+        )
     name = table.path.name
     note = f"{table.kind}: {name}, {table.how}"
     left_out = [f"{text} of {name}" for text in table.left_out]
@@ -326,7 +364,8 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
     if table.kind == "features":
         if places is not None:
             # Places are a permutation here, and its inverse sorts the rows.
-            values = values[np.argsort(places)]
+            order = np.argsort(places)
+            values = values[order]
         rows = FeatureRows.dense(values, str(table.path))
         return replace(graph, features=rows)
 
@@ -335,7 +374,7 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
         values = values.astype(np.int64)
     if places is not None:
         # Rows of vertices that the table does not name.
-        missing: Any = {"U": "", "b": False}.get(values.dtype.kind, -1)
+        missing: Any = _MISSING.get(values.dtype.kind, -1)
         shape = (graph.vertices or 0, *values.shape[1:])
         vertex_values = np.full(shape, missing, values.dtype)
         vertex_values[places] = values

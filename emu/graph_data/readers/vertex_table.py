@@ -97,7 +97,7 @@ def read_features(
     Raises DataError with the line that is something else, or of another length.
     """
     table = _open(path, options)
-    numbers = tuple(str(number) for number in range(table.width))
+    numbers = tuple(map(str, range(table.width)))
     # pandas writes the numbers of columns so, and ids may begin like that.
     is_numbered = table.width > 2 and table.row == numbers
     if is_numbered and not table.names:
@@ -125,7 +125,8 @@ def read_features(
 
 def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     """Return the numbers of some columns; DataError with a line that has others."""
-    first = table.columns[chosen[0]]
+    first_column = chosen[0]
+    first = table.columns[first_column]
     shape = (first.rows, len(chosen))
     values = np.empty(shape, np.float32)
     # Column by column: one at a time is float64, the whole is float32.
@@ -139,7 +140,8 @@ def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
         numbers = np.array([real(field) for field in fields], np.float32)
         return bool(np.isfinite(numbers).all())
 
-    raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
+    need = f"{len(chosen)} numbers"
+    raise table.bad_line(chosen, fits, need)
 
 
 def _finish(
@@ -168,7 +170,10 @@ def _finish(
 
 def _describe(table: TextTable, chosen: Sequence[int]) -> str:
     """Return which features were made numbers, for people."""
-    forms = {BOOLEAN: "True and False as 1 and 0", COMMA: "decimal commas"}
+    forms = {
+        BOOLEAN: "True and False as 1 and 0",
+        COMMA: "decimal commas",
+    }
     text = ""
     for kind, form in forms.items():
         of_kind = [place for place in chosen if table.columns[place].main_kind == kind]
@@ -187,7 +192,8 @@ def read_labels(
 
     Raises DataError where several columns may have the classes, or the vertices' names.
     """
-    table = _read_all(_open(path, options))
+    opened = _open(path, options)
+    table = _read_all(opened)
     column_name = options.label_column
     columns = []
     if column_name:
@@ -214,8 +220,9 @@ def read_labels(
     # Of a table of ids and classes the first column is the ids, of classes alone it is
     # none.
     place = first_as_id(table, place, column)
-    _check_first_class(table, table.columns[column])
-    classes, note = _classes(table.columns[column])
+    class_column = table.columns[column]
+    _check_first_class(table, class_column)
+    classes, note = _classes(class_column)
     _check_classes(table, column, classes)
     return _finish(
         table,
@@ -235,6 +242,7 @@ def _check_first_class(table: TextTable, column: Column) -> None:
     # A class that recurs below is a class: no name of a column does.
     if table.names or words[0] in words[1:]:
         return
+
     # A first line "2708 7" states sizes: the first is the number of rows that follow.
     rows_that_follow = str(len(words) - 1)
     states_size = table.width > 1 and first[0] == rows_that_follow
@@ -250,12 +258,18 @@ def _check_first_class(table: TextTable, column: Column) -> None:
 def _check_classes(table: TextTable, column: int, values: Array) -> None:
     """Refuse classes of which every vertex has its own: they may be names or values."""
     are_words = values.dtype.kind == "U"
-    classes = values[values != ("" if are_words else -1)]
+    no_class = "" if are_words else -1
+    classes = values[values != no_class]
+    distinct = np.unique(classes)
     # Two vertices may well have two classes.
-    if len(classes) < 3 or len(np.unique(classes)) < len(classes):
+    if len(classes) < 3 or len(distinct) < len(classes):
         return
 
-    if are_words or ((classes >= 0) & (classes % 1 == 0)).all():
+    may_be_classes = are_words
+    if not are_words:
+        is_whole = (classes >= 0) & (classes % 1 == 0)
+        may_be_classes = bool(is_whole.all())
+    if may_be_classes:
         raise table.error(
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
@@ -268,8 +282,10 @@ def _classes(column: Column) -> tuple[Array, str]:
     names = []
     for word in word_column.words or ():
         has_class = word.lower() not in _NO_CLASS
-        names.append(word if has_class else "")
-    are_numbers = all(map(is_number, filter(None, names)))
+        name = word if has_class else ""
+        names.append(name)
+    filled_names = filter(None, names)
+    are_numbers = all(map(is_number, filled_names))
     if not are_numbers:
         words = word_array(names)
         return words[word_column.values], ""
@@ -279,8 +295,11 @@ def _classes(column: Column) -> tuple[Array, str]:
     values = numbers[word_column.values]
     present = values[values != -1]
     is_odd = (present < 0) | (present % 1 != 0)
+    is_plain = True
     # Those that begin above 0 are numbered where all labels are.
-    is_plain = not len(present) or present.min() > 0 or present.max() < len(values)
+    if len(present):
+        begins_above = present.min() > 0
+        is_plain = bool(begins_above or present.max() < len(values))
     if is_odd.any() or is_plain:
         return values, ""
 
@@ -302,7 +321,8 @@ def read_splits(
     """
     if path.is_dir():
         return _read_lists(path, options)
-    table = _read_all(_open(path, options))
+    opened = _open(path, options)
+    table = _read_all(opened)
     masks = {}
     for column, name in enumerate(table.names):
         part = split_part(name)
@@ -317,7 +337,9 @@ def read_splits(
     if is_lost or len(part_columns) > 1:
         raise table.error("needs one column with train, valid or test, and one of ids")
     # Without a name the last column, as lists of id and part are written.
-    column = part_columns[0] if part_columns else table.width - 1
+    column = table.width - 1
+    if part_columns:
+        column = part_columns[0]
     place = choose_id(table, known, [column])
     place = first_as_id(table, place, column)
     parts, note = _parts(table, table.columns[column])
@@ -339,16 +361,24 @@ def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
     unknown = [word for word in words if word not in PARTS]
     has_words = any(kind_of(word) == TEXT for word in unknown)
     may_be_codes = bool(unknown) and not has_words
+
     # Numbers may be codes in any order; which is which, only a person can say.
     if codes or may_be_codes:
-        return parts_of_codes(np.array(words), codes, "", str(table.path))
+        return parts_of_codes(
+            np.array(words),
+            codes=codes,
+            name="",
+            origin=str(table.path),
+        )
     if unknown:
         raise table.error(
             f"has a part {unknown[0]!r}: train, valid or test, or name the words of "
             "these, --split-codes TRAIN,VALID,TEST"
         )
+
     parts = np.array([PARTS[word] for word in words])
-    is_in_part = parts[:, None] == np.array(SPLIT)
+    all_parts = np.array(SPLIT)
+    is_in_part = parts[:, None] == all_parts
     return is_in_part, ""
 
 
@@ -371,14 +401,16 @@ def _read_masks(
         if not is_binary.all():
             name = table.name(column)
             raise table.error(f"{name} holds other values than 0 and 1, True and False")
-        values[:, SPLIT.index(part)] = numbers == 1
+        number = SPLIT.index(part)
+        values[:, number] = numbers == 1
+    names = map(table.name, masks)
     return _finish(
         table,
         "split",
         values=values,
         used=list(masks),
         place=place,
-        source=" and ".join(map(table.name, masks)),
+        source=" and ".join(names),
     )
 
 
@@ -406,12 +438,21 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
         _check_ids(table, column, 0)
         columns.append(column)
 
-    table_of_parts = lists_of_ids(folder, list(lists.values()), columns, options)
-    return replace(table_of_parts, left_out=count_left_out("file", others))
+    table_of_parts = lists_of_ids(
+        folder,
+        parts=list(lists.values()),
+        columns=columns,
+        options=options,
+    )
+    left_out = count_left_out("file", others)
+    return replace(table_of_parts, left_out=left_out)
 
 
 def lists_of_ids(
-    path: Path, parts: Sequence[str], columns: Sequence[Column], options: TableOptions
+    path: Path,
+    parts: Sequence[str],
+    columns: Sequence[Column],
+    options: TableOptions,
 ) -> VertexTable:
     """Return the parts of vertices of which each part has a list.
 
@@ -423,20 +464,25 @@ def lists_of_ids(
         as_words = as_words or column.main_kind == TEXT
         words += column.fields()
     # All lists numbered together: one id has one number in each.
-    keys = join_columns([Column.of(words)], as_words=as_words)
+    all_ids = Column.of(words)
+    keys = join_columns([all_ids], as_words=as_words)
+    vertices = len(keys.ids)
 
-    values = np.zeros((len(keys.ids), len(SPLIT)), bool)
+    shape = (vertices, len(SPLIT))
+    values = np.zeros(shape, bool)
     begin = 0
     for part, column in zip(parts, columns, strict=True):
         stop = begin + column.rows
         places = keys.codes[0][begin:stop]
         begin = stop
-        counts = np.bincount(places, minlength=len(keys.ids))
+        counts = np.bincount(places, minlength=vertices)
         if (counts > 1).any():
-            twice = keys.ids[int(counts.argmax())]
+            vertex = int(counts.argmax())
+            twice = keys.ids[vertex]
             problem = f"names vertex {twice} {counts.max()} times in {part}"
             raise DataError(problem, path=path)
-        values[places, SPLIT.index(part)] = True
+        number = SPLIT.index(part)
+        values[places, number] = True
 
     return VertexTable(
         path=path,
@@ -453,7 +499,8 @@ def _open(path: Path, options: TableOptions) -> TextTable:
     if not path.exists():
         raise DataError("there is no such file", path=path)
     # Its rows are entries, which would pass for features of vertices.
-    first_line = "".join(text_table.first_lines(path))
+    first_lines = text_table.first_lines(path)
+    first_line = "".join(first_lines)
     if first_line.lstrip("%").startswith("MatrixMarket"):
         problem = "is MatrixMarket, a table with a row per vertex is needed"
         raise DataError(problem, path=path)
@@ -498,7 +545,9 @@ def _check_ids(table: TextTable, column: Column, place: int) -> None:
 
     def fits(fields: list[str]) -> bool:
         text = fields[0]
-        return bool(text if are_words else whole(text))
+        if are_words:
+            return bool(text)
+        return bool(whole(text))
 
     raise table.bad_line([place], fits, "a vertex id")
 
@@ -511,5 +560,6 @@ def _ids(table: TextTable, place: int | None) -> tuple[Array | None, str]:
     _check_ids(table, column, place)
     as_words = column.names_words(stated=table.options.words)
     keys = join_columns([column], as_words=as_words)
-    ids = keys.ids[keys.codes[0]]
+    codes = keys.codes[0]
+    ids = keys.ids[codes]
     return ids, f"by id in {table.name(place)}"
