@@ -275,7 +275,7 @@ def _guards_fired(folder: Path) -> bool:
 
 def _describe(run: RecordedRun) -> str:
     """Return headline, error budget and directory of a run, in lines."""
-    from emu.report.facts import budget_table, headline
+    from emu.report.run_tables import budget_table, headline
     from emu.report.terminal import terminal
 
     text = io.StringIO()

@@ -11,8 +11,8 @@ from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_result import evaluate_run
 from emu.host.input_file import one_error
-from emu.report.facts import payload_line
 from emu.report.measured_tables import accuracy_table, audit_table
+from emu.report.run_tables import payload_line
 from emu.report.terminal import terminal
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.result import Result

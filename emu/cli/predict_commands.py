@@ -27,9 +27,10 @@ from emu.prediction.simulation import simulate as simulate_rates
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
 from emu.report import explanation_tables as words
+from emu.report import figure_rows
 from emu.report.comparison import coflow_line
-from emu.report.facts import flow_table, port_table
 from emu.report.measured_tables import training_table
+from emu.report.run_tables import flow_table, port_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
@@ -110,9 +111,9 @@ def simulate_by_rates(
     _print_tables(schedule, jobs, console)
     _print_makespan(experiment, schedule, recovery, console)
     speed = pace(schedule, epoch_of(schedule.problem.job.settings)).to_json()
-    console.print(words.pace_line(speed))
+    console.print(figure_rows.pace_line(speed))
     models = list_model_figures(experiment.scenario)
-    for row in words.model_rows(models):
+    for row in figure_rows.model_rows(models):
         console.print(*row)
     gap = _print_gap(experiment, schedule, rule, console)
 
@@ -130,7 +131,7 @@ def simulate_by_rates(
         console.print(coflow_line(coflows))
     if cost := answer.cost:
         more["cost"] = cost
-        console.print("cost", ", ".join(words.cost_row(cost)))
+        console.print("cost", ", ".join(figure_rows.cost_row(cost)))
     more["placing"] = experiment.placing
     more |= _training(experiment, schedule, console, train=train)
     more |= _jobs_json(jobs)
@@ -170,7 +171,7 @@ def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
         return {}
     if not setup:
         return {}
-    seconds, cause = words.setup_row(setup)
+    seconds, cause = figure_rows.setup_row(setup)
     length = format_duration(makespan + setup["seconds"], 10)
     console.print(f"setup {seconds} {cause}; with setup {length}")
     return {"setup": setup}

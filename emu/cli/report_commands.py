@@ -86,7 +86,7 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
 
     Nothing where one of them trains no model: bytes alone are drawn then.
     """
-    from emu.report.plot_curves import TARGET, time_to  # noqa: PLC0415
+    from emu.report.plot_progress import TARGET, time_to  # noqa: PLC0415
     from emu.runs.retraining import progress_of, trains  # noqa: PLC0415 - torch
 
     for run in runs:

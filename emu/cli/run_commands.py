@@ -50,8 +50,8 @@ from emu.host.this_host import module_command
 from emu.prediction import packets
 from emu.prediction.packets import Control, Shares
 from emu.problem import Profile
-from emu.report.facts import run_tables
 from emu.report.measured_tables import ranges_table, rates_lines, times_lines
+from emu.report.run_tables import run_tables
 from emu.report.terminal import plain_table, terminal
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, load, write_scenario

@@ -55,14 +55,16 @@ class Comparison(list[Candidate]):
         if not self:
             return repr(self)
         tables = comparison_tables(self)
-        return "".join(html_of(table) for table in tables)
+        parts = [html_of(table) for table in tables]
+        return "".join(parts)
 
 
 def write_makespans(makespans: Mapping[Any, float]) -> tuple[str, str]:
     """Return the mean and half of its interval, nothing for one value alone."""
     if not makespans:
         return "refused", ""
-    span = interval([*makespans.values()])
+    values = list(makespans.values())
+    span = interval(values)
     mean = format_duration(span.mean, 6)
     if not span.half:
         return mean, ""
@@ -78,7 +80,9 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
 
     ``job`` says in a line what it was.
     """
-    title = f"Simulated, {job}" if job else "Simulated"
+    title = "Simulated"
+    if job:
+        title += f", {job}"
     columns = ["placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved"]
     table = plain_table(title, *columns)
 
@@ -137,24 +141,27 @@ def _coflow_table(candidates: Sequence[Candidate]) -> Table:
     )
 
     rows = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
-    shortest = min(times["mean"] for _, times in rows)
+    means = [times["mean"] for _, times in rows]
+    shortest = min(means)
     for row, times in rows:
-        is_shortest = times["mean"] == shortest
+        mean = times["mean"]
+        style = "bold" if mean == shortest else ""
         table.add_row(
             row.placement,
             row.policy,
             f"{times['count']:,}",
-            format_duration(times["mean"], 4),
+            format_duration(mean, 4),
             format_duration(times["p95"], 4),
             f"{times['slowdown']:.3f}",
-            style="bold" if is_shortest else "",
+            style=style,
         )
     return table
 
 
 def _cost_table(candidates: Sequence[Candidate]) -> Table:
     """Return what each costs; the table of makespans has no room for it."""
-    table = plain_table("Cost", "placement", "policy", *_PRICES.values())
+    prices = _PRICES.values()
+    table = plain_table("Cost", "placement", "policy", *prices)
     for row in candidates:
         cost = row.answer.cost
         if not cost:
@@ -190,10 +197,11 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
             cause = reason(row.refused)
             yield f"{row.name}: {cause}"
 
+    policies = {row.policy for row in candidates}
     # Rates decide what a placement is worth: two rows may differ by both.
     if any(row.kept for row in candidates):
         yield f"each placement is that of {first.policy}, for all policies"
-    elif len({row.policy for row in candidates}) > 1:
+    elif len(policies) > 1:
         is_searched = any(row.placing and row.placing["candidates"] for row in answers)
         if is_searched:
             yield "each row is placed under its own policy"
@@ -232,11 +240,16 @@ def sweep_table(
     # By makespan four workers that train on twice as many samples as two looked 97 %
     # slower, at as many samples per second.
     uneven = not by_makespan and _is_uneven(figures_of_all)
-    measure = _seconds_per_sample if uneven else _makespan  # least of the best
+    measure = _makespan
+    if uneven:
+        measure = _seconds_per_sample  # least of the best
     seconds = {}
+    means = {}
     for group, by_seed in groups.items():
-        seconds[group] = {seed: measure(figures) for seed, figures in by_seed.items()}
-    best = min(seconds, key=lambda group: interval([*seconds[group].values()]).mean)
+        lengths = {seed: measure(figures) for seed, figures in by_seed.items()}
+        seconds[group] = lengths
+        means[group] = interval([*lengths.values()]).mean
+    best = min(seconds, key=lambda group: means[group])
 
     writers = _figure_columns(figures_of_all, uneven=uneven)
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
@@ -244,9 +257,7 @@ def sweep_table(
     table = plain_table("", *columns)
     for group, by_seed in groups.items():
         makespans = {seed: _makespan(figures) for seed, figures in by_seed.items()}
-        change = None
-        if group != best:
-            change = pair(seconds[group], seconds[best])
+        change = pair(seconds[group], seconds[best]) if group != best else None
         cells = [
             *group,
             *write_makespans(makespans),
@@ -256,12 +267,20 @@ def sweep_table(
         for key, write in writers.items():
             runs = [figures for figures in by_seed.values() if key in figures]
             values = [float(figures[key]) for figures in runs]
-            cells.append(write(interval(values).mean) if values else "")
+            cells.append(_write_mean(values, write))
         style = "bold" if group == best else ""
         table.add_row(*cells, style=style)
     if uneven:
         table.caption = "by seeds per second: not all train on as many seeds"
     return table
+
+
+def _write_mean(values: Sequence[float], write: Callable[[float], str]) -> str:
+    """Return the mean of a figure; empty where no run has it."""
+    if not values:
+        return ""
+    mean = interval(values).mean
+    return write(mean)
 
 
 def _makespan(figures: Row) -> float:

@@ -32,7 +32,6 @@ from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
 from emu.units import (
     format_duration,
-    format_money,
     format_number,
     format_rate,
     format_ratio,
@@ -42,7 +41,9 @@ from emu.units import (
 
 def length_text(iterations: int, mini_batches: int) -> str:
     """Return the length of a job, of a pipeline its mini-batches, too."""
-    batches = "" if mini_batches == iterations else f"{mini_batches} mini-batches in "
+    batches = ""
+    if mini_batches != iterations:
+        batches = f"{mini_batches} mini-batches in "
     return f"{batches}{iterations} iterations"
 
 
@@ -60,7 +61,8 @@ def job_line(
     """
     # Where no credit edge has a lag, stating a window changes nothing.
     window = window or window_of(job) or "without effect"
-    length = length_text(job.iterations, job.iterations - pipeline_depth(job))
+    mini_batches = job.iterations - pipeline_depth(job)
+    length = length_text(job.iterations, mini_batches)
     line = f"{length}, credit window {window}"
     # A pin may name one task, or the process of several.
     names = {*pins}
@@ -84,10 +86,12 @@ def placing_line(placing: Row) -> str:
     machines = machines_words(placing)
     if machines:
         line += f" {machines}"
+
     if placing["candidates"]:
         line += f" (at most {placing['budget']:,} candidates, seed {placing['seed']})"
     if placing["optimal"]:
-        line += f", no placement {'there ' if machines else ''}is better"
+        standing = "there " if machines else ""
+        line += f", no placement {standing}is better"
     return line
 
 
@@ -96,8 +100,9 @@ def warn_of_unclaimed(placing: Row) -> str:
     idle = placing["unclaimed"]
     if not idle:
         return ""
+    names = ", ".join(idle)
     verb = "limits" if len(idle) == 1 else "limit"
-    return f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
+    return f"warning: {names} {verb} nothing: no task demands any"
 
 
 def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
@@ -108,14 +113,16 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     if recovery.killed:
         losses = dict(recovery.lost)
         # What was under way at the cut is not: batches travel to idle workers anew.
-        rest = recovery.makespan - without - math.fsum(losses.values())
+        lost = math.fsum(losses.values())
+        rest = recovery.makespan - without - lost
         # Compared as it is printed: what rounding alone leaves is no row.
         if format_duration(rest) != "0 us":
             losses["starting up"] = rest
         count = len(recovery.killed)
         times = f"{count} times" if count > 1 else "once"
         length = format_duration(without, 10)
-        yield f"killed {times}, lost {write_loss(losses)}; {length} without"
+        loss = write_loss(losses)
+        yield f"killed {times}, lost {loss}; {length} without"
 
     for kill in recovery.killed:
         yield f"{kill.error}: goes on at iteration {kill.next_iteration}"
@@ -125,14 +132,16 @@ def most_failing(drawn: Mapping[str, int]) -> str:
     """Return what failed most often of the failures that were drawn: ``m0 3, m1 1``."""
     names = sorted(drawn, key=lambda name: -drawn[name])
     parts = [f"{name} {drawn[name]}" for name in names[:4]]
-    if len(names) > 4:
-        parts.append(f"{len(names) - 4} others")
+    rest = len(names) - 4
+    if rest > 0:
+        parts.append(f"{rest} others")
     return ", ".join(parts)
 
 
 def write_loss(lost: Mapping[str, float]) -> str:
     """Return the seconds that deaths have lost, by what they were lost to."""
-    return ", ".join(f"{format_duration(time)} {kind}" for kind, time in lost.items())
+    parts = [f"{format_duration(time)} {kind}" for kind, time in lost.items()]
+    return ", ".join(parts)
 
 
 def print_placing(placing: Row, console: Console, hint: str = "") -> None:
@@ -155,85 +164,15 @@ def warn_unclaimed(placings: Mapping[str, Row]) -> None:
     """
     names_by_line = defaultdict[str, list[str]](list)
     for name, placing in placings.items():
-        if line := warn_of_unclaimed(placing):
+        line = warn_of_unclaimed(placing)
+        if line:
             names_by_line[line].append(name)
     for line, names in names_by_line.items():
-        note = f" ({', '.join(names)})" if any(names) else ""
+        note = ""
+        if any(names):
+            all_names = ", ".join(names)
+            note = f" ({all_names})"
         terminal(sys.stderr).print(line + note)
-
-
-def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
-    """Return (what, how much, of what); ``pace`` is that of result.json, or empty."""
-    rows = []
-    if (seconds := pace.get("iteration_seconds")) is not None:
-        length = format_duration(seconds)
-        rows.append(("iteration time", length, "mean between their ends"))
-    if (samples := pace.get("samples_per_second")) is not None:
-        speed = f"{format_number(samples, 4)} per s"
-        rows.append(("samples", speed, "seeds of all workers"))
-
-    if (busy := pace.get("busy")) is not None:
-        note = "of the makespan, the mean over workers"
-        rows.append(("workers busy", f"{busy:.0%}", note))
-    if path := pace.get("critical_path"):
-        most, *rest = (f"{name} {share:.0%}" for name, share in path.items())
-        rows.append(("critical path", most, ", ".join(rest)))
-    return rows
-
-
-def pace_line(pace: Row) -> str:
-    """Return the same in one line; empty where nothing is known."""
-    parts = []
-    for label, value, note in pace_rows(pace):
-        parts.append(f"{label} {value}")
-        if label == "critical path" and note:
-            parts.append(note)
-    return ", ".join(parts)
-
-
-def setup_row(setup: Row) -> tuple[str, str]:
-    """Return the seconds before time 0, simulated, and what is sent in them."""
-    parts = []
-    for cause, row in setup["causes"].items():
-        # What is computed sends nothing.
-        seconds = format_duration(row["seconds"], 4)
-        size = format_size(row["bytes"]) if row["bytes"] else seconds
-        parts.append(f"{size} of {cause}")
-
-    text = ", ".join(parts) or "nothing to send"
-    if run := setup.get("measured"):
-        text += (
-            f"; emulated {format_duration(run['seconds'], 4)} "
-            f"({format_ratio(run['error'])}), {format_size(run['bytes'])} arrived, "
-            f"{run['trust']}"
-        )
-    return format_duration(setup["seconds"], 4), f"before time 0: {text}"
-
-
-def cost_row(cost: Row) -> tuple[str, str]:
-    """Return the dollars of a run in all, and what they are for with its value."""
-    parts = [
-        f"{key.replace('_', ' ')} {format_money(cost[key])}"
-        for key in ("servers", "lambdas", "parameter_servers")
-        if cost[key]
-    ]
-    if "lost" in cost:
-        parts.append(f"{format_money(cost['lost'])} of lambdas without an answer")
-    if cost["value"] is not None:
-        parts.append(f"value {cost['value']:.4g} / (s $)")
-    return format_money(cost["total"]), ", ".join(parts)
-
-
-def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
-    """Return the measurements of models that are programs: one row each."""
-    rows = []
-    for model in models:
-        note = f"{model['program']}, {model['flops'] / 1e9:.3g} GFLOP"
-        if model.get("seconds_used", True):
-            note += f" and {format_duration(model['seconds'], 3)} of CPU"
-        parameters = f"{model['parameters']:,} parameters"
-        rows.append(("model", parameters, f"{note} per batch of a worker"))
-    return rows
 
 
 #: More jobs are shown by the worst of them.
@@ -246,11 +185,13 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job; of many the most slowed down, below how all of them do."""
     # Kept as a list, since it is walked twice; below, another list of rows means that
     # some of the jobs are left out.
-    rows = jobs = [*jobs]
+    jobs = [*jobs]
+    rows = jobs
     title = "Jobs"
     if len(jobs) > MOST_JOBS:
         title = f"The {_WORST} most slowed down of {len(jobs)} jobs"
-        rows = sorted(jobs, key=lambda job: -job.slowdown)[:_WORST]
+        slowest_first = sorted(jobs, key=lambda job: -job.slowdown)
+        rows = slowest_first[:_WORST]
     columns = ["job", ">released", ">ended", ">took", ">alone", ">slowdown"]
     if any(job.samples_per_second is not None for job in jobs):
         columns.append(">samples per s")
@@ -260,19 +201,19 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
         seconds_of_all = [job.seconds for job in jobs]
         # Of many jobs the slowest would tell of themselves alone, so that all stand
         # above.
-        figures = np.array([seconds_of_all, [job.slowdown for job in jobs]])
-        for name, (seconds, slowdown) in (
-            ("mean of all", figures.mean(axis=1)),
-            ("median of all", np.median(figures, axis=1)),
-            ("95 % within", np.percentile(figures, 95, axis=1)),
-        ):
+        slowdowns = [job.slowdown for job in jobs]
+        figures = np.array([seconds_of_all, slowdowns])
+        figures_of_all = {
+            "mean of all": figures.mean(axis=1),
+            "median of all": np.median(figures, axis=1),
+            "95 % within": np.percentile(figures, 95, axis=1),
+        }
+        for name, (seconds, slowdown) in figures_of_all.items():
             length = format_duration(float(seconds), 4)
             table.add_row(name, "", "", length, "", f"{slowdown:.3f}")
     for job in rows:
-        cells = [
-            format_duration(seconds, 4)
-            for seconds in (job.release, job.end, job.seconds, job.alone)
-        ]
+        times = (job.release, job.end, job.seconds, job.alone)
+        cells = [format_duration(seconds, 4) for seconds in times]
         cells.append(f"{job.slowdown:.3f}")
         if job.samples_per_second is not None:
             cells.append(format_number(job.samples_per_second, 4))
@@ -286,11 +227,12 @@ def placement_table(problem: Problem) -> Table:
     cluster = problem.cluster
     loads = resource_loads(job, cluster, problem.placement)
     resources = sorted({load.resource for load in loads})
+    resource_columns = [f">{name}" for name in resources]
     table = plain_table(
         "Placement",
         "machine",
         ">NIC",
-        *(f">{name}" for name in resources),
+        *resource_columns,
         "processes",
     )
 
@@ -301,30 +243,32 @@ def placement_table(problem: Problem) -> Table:
             for load in loads
             if load.machine == machine.name
         }
-        nic = format_rate(machine.bandwidth_out) if machine.has_nic else "none"
+        nic = "none"
+        if machine.has_nic:
+            nic = format_rate(machine.bandwidth_out)
         if machine.bandwidth_in != machine.bandwidth_out:
-            nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
+            inward = format_rate(machine.bandwidth_in)
+            nic = f"{inward} in, {nic} out"
         processes = [
             name
             # Tasks of one process stand together, so that its first tells where it is.
             for name, tasks in job.units.items()
             if machine_of[tasks[0]] == position
         ]
-        table.add_row(
-            machine.name,
-            nic,
-            *(cells[resource] for resource in resources),
-            " ".join(ranges(processes)),
-        )
+        amounts = [cells[resource] for resource in resources]
+        process_names = " ".join(ranges(processes))
+        table.add_row(machine.name, nic, *amounts, process_names)
     return table
 
 
 def load_words(load: ResourceLoad, between: str, without: str) -> str:
     """Return the use of a resource, ``between``, and its capacity."""
     write = format_size if load.resource in SIZES else "{:g}".format
+    used = write(load.used)
     if math.isinf(load.capacity):
-        return f"{write(load.used)}{without}"
-    return f"{write(load.used)}{between}{write(load.capacity)}"
+        return f"{used}{without}"
+    capacity = write(load.capacity)
+    return f"{used}{between}{capacity}"
 
 
 def ranges(names: Sequence[str]) -> list[str]:
@@ -335,15 +279,19 @@ def ranges(names: Sequence[str]) -> list[str]:
         position, name = item
         # The stem is as short as it can be: s10 is s and 10, not s1 and 0.
         match = re.fullmatch(r"(.*?)(\d+)", name)
+        if not match:
+            return name, 0
         # In a run the number grows with the position.
-        return (match[1], int(match[2]) - position) if match else (name, 0)
+        return match[1], int(match[2]) - position
 
     texts = []
-    for (stem, _), members in groupby(enumerate(names), key=run_of):
+    runs = groupby(enumerate(names), key=run_of)
+    for (stem, _), members in runs:
         first, *rest = [name for _, name in members]
         text = first
         if rest:
-            text += f"-{rest[-1].removeprefix(stem)}"
+            last = rest[-1].removeprefix(stem)
+            text += f"-{last}"
         texts.append(text)
     return texts
 
@@ -372,21 +320,24 @@ def explanation_tables(
     parts: list[RenderableType] = []
     if moves is not NO_MOVES:
         # Moves come first: they cost nothing, where most other changes buy something.
-        parts += [Text(moves_line(explanation), style="bold"), ""]
+        headline = Text(moves_line(explanation), style="bold")
+        parts += [headline, ""]
 
-    text = Text.assemble(
-        (format_duration(schedule.makespan, 6), "bold"), " from start to end"
-    )
+    length = format_duration(schedule.makespan, 6)
+    text = Text.assemble((length, "bold"), " from start to end")
     if simulation is not None:
-        text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
+        replayed = format_duration(explanation.replayed_makespan, 6)
+        text.append(f", simulated {replayed}")
+    job_text = job_line(schedule.problem.job, window=window, pins=pins)
+    links = len(explanation.chain.links)
     text.append(
-        f", {job_line(schedule.problem.job, window=window, pins=pins)}; the critical "
-        f"path has {len(explanation.chain.links)} links, each begins when the one "
+        f", {job_text}; the critical path has {links} links, each begins when the one "
         "before ends"
     )
     parts += [text, ""]
     if moves.steps:
-        last = Text(placement_text(moves.steps[-1].problem), style="dim")
+        last_problem = moves.steps[-1].problem
+        last = Text(placement_text(last_problem), style="dim")
         parts += [moves_table(moves), last, ""]
 
     parts.append(causes(explanation))
@@ -414,8 +365,10 @@ def moves_line(explanation: analysis.Explanation) -> str:
     if first_makespan < math.inf:
         percent = 100 * (1 - last_makespan / first_makespan)
         share = f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
-        shorter = f"{share} shorter, {format_duration(first_makespan, 6)} ->"
-    return f"{count}: {shorter} {format_duration(last_makespan, 6)}"
+        first_length = format_duration(first_makespan, 6)
+        shorter = f"{share} shorter, {first_length} ->"
+    last_length = format_duration(last_makespan, 6)
+    return f"{count}: {shorter} {last_length}"
 
 
 def moves_table(moves: TaskMoves) -> Table:
@@ -427,10 +380,11 @@ def moves_table(moves: TaskMoves) -> Table:
 
     table = plain_table(QUESTION, *columns)
     for step in moves.steps:
+        change = step.makespan / moves.before - 1
         cells = [
             str(step.near),
             format_duration(step.makespan, 6),
-            format_ratio(step.makespan / moves.before - 1),
+            format_ratio(change),
         ]
         if has_reasons:
             cells.append(step.why)
@@ -446,7 +400,8 @@ def placement_text(problem: Problem) -> str:
     whole_words = textwrap.TextWrapper(
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
-    tasks = whole_words.fill(f"  tasks: {{{', '.join(places)}}}")
+    all_places = ", ".join(places)
+    tasks = whole_words.fill(f"  tasks: {{{all_places}}}")
     return f"placement:\n  policy: {section['policy']}\n{tasks}"
 
 
@@ -462,13 +417,15 @@ def causes(explanation: analysis.Explanation) -> Table:
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
     rows = analysis.cause_rows(schedule.problem, chain)
-    for row in [*rows, *analysis.death_rows(schedule)]:
+    death_rows = analysis.death_rows(schedule)
+    for row in [*rows, *death_rows]:
+        percent = 100 * row["seconds"] / total
         table.add_row(
             row["cause"],
             row["what"],
             row["port"] or row["pool"],
             format_duration(row["seconds"]),
-            f"{100 * row['seconds'] / total:.1f} %",
+            f"{percent:.1f} %",
             str(row["links"]),
         )
 
@@ -481,14 +438,17 @@ def causes(explanation: analysis.Explanation) -> Table:
 def ports(explanation: analysis.Explanation) -> Table:
     """Return the ports of the chain."""
     table = plain_table("Ports on the chain", "port", ">time", ">share", "")
+
     total = explanation.chain.seconds or 1.0
-    for row in analysis.port_rows(explanation.schedule.problem, explanation.chain):
+    rows = analysis.port_rows(explanation.schedule.problem, explanation.chain)
+    for row in rows:
         share = row["seconds"] / total
+        signs = round(30 * share)
         table.add_row(
             row["port"],
             format_duration(row["seconds"]),
             f"{100 * share:.1f} %",
-            "█" * round(30 * share),
+            "█" * signs,
         )
     return table
 
@@ -500,8 +460,10 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
     base = simulated.length or 1.0
     for row in analysis.apart_rows(emulated.problem, parts):
         if abs(row["seconds"]) >= _NOTHING * base:
-            table.add_row(row["cause"], row["what"], *difference(row["seconds"], base))
-    total = difference(emulated.length - simulated.length, base)
+            distance = difference(row["seconds"], base)
+            table.add_row(row["cause"], row["what"], *distance)
+    seconds = emulated.length - simulated.length
+    total = difference(seconds, base)
     table.add_row("sum", "", *total, style="bold")
     return table
 
@@ -520,9 +482,8 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     title = "What would help (each line is simulated)"
     if moves.steps:
         title = "What would help after these moves (each line is simulated)"
-    table = plain_table(
-        title, "change", ">makespan", ">gain", "as" if has_edits else ""
-    )
+    last_column = "as" if has_edits else ""
+    table = plain_table(title, "change", ">makespan", ">gain", last_column)
 
     helping = [row for row in rows if row.gain > _NOTHING * base]
     groups = defaultdict[tuple[str, str], list[Improvement]](list)
@@ -530,13 +491,18 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
         # Where edits are known, a change without one cannot be made in the file.
         if row.change.edit is not None or not has_edits:
             # Nine digits, as `_NOTHING` has it: equal changes differ by rounding alone.
-            groups[row.change.kind, f"{row.makespan:.9g}"].append(row)
+            worth = (row.change.kind, f"{row.makespan:.9g}")
+            groups[worth].append(row)
     for first, *rest in islice(groups.values(), shown):
         change = first.change.what
         if rest:
             change += f" (or {len(rest)} more)"
         gain = first.gain / base
-        last = edit_text(first.change.edit) if has_edits else "█" * round(20 * gain)
+        if has_edits:
+            last = edit_text(first.change.edit)
+        else:
+            signs = round(20 * gain)
+            last = "█" * signs
         table.add_row(
             change,
             format_duration(first.makespan, 6),
@@ -546,7 +512,8 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
 
     unseen = max(0, len(groups) - shown)
     unseen_words = f"{unseen} more would help, " if unseen else ""
-    table.caption = f"{unseen_words}{len(rows) - len(helping)} changes would not"
+    useless = len(rows) - len(helping)
+    table.caption = f"{unseen_words}{useless} changes would not"
     if has_edits:
         table.caption += "; --json has all keys"
     return table
@@ -557,18 +524,20 @@ def edit_text(edit: Row | None) -> str:
 
     One that is too long for it is shown by its first key.
     """
-    keys = {
-        key: value for key, value in (edit or {}).items() if not key.endswith(_STANDING)
-    }
+    stated = edit or {}
+    keys = {key: value for key, value in stated.items() if not key.endswith(_STANDING)}
     if len(keys) > 1:  # another change, on the machines as they are chosen
         keys.pop("job.machines", None)
     if not keys:
         return ""
+
     (key, value), *rest = keys.items()
     text = f"{key}={write_value(value)}"
     if not rest and len(text) <= _EDIT_WIDTH:
         return text
-    return f"{key}, {len(rest)} more" if rest else key
+    if rest:
+        return f"{key}, {len(rest)} more"
+    return key
 
 
 #: Columns for an edit.
@@ -587,4 +556,6 @@ _STANDING = (
 def difference(seconds: float, base: float) -> tuple[str, str]:
     """Return a time with its sign, and as a share of ``base`` seconds."""
     sign = "-" if seconds < 0 else "+"
-    return f"{sign}{format_duration(abs(seconds))}", format_ratio(seconds / base)
+    length = format_duration(abs(seconds))
+    share = format_ratio(seconds / base)
+    return f"{sign}{length}", share

@@ -89,12 +89,14 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """
     groups: dict[str, _Repetition] = {}
     for run in runs:
-        scenario = dict(run.manifest.get("scenario", {}))
+        stated_scenario = run.manifest.get("scenario", {})
+        scenario = dict(stated_scenario)
         for key in ("seed", "expect"):
             scenario.pop(key, None)
         keys = dict(flat(scenario))
         name = label(run)
-        content = name + json.dumps(keys, sort_keys=True)
+        key_text = json.dumps(keys, sort_keys=True)
+        content = name + key_text
         # Groups stand in the order of their first runs, by which tables compare.
         if content not in groups:
             groups[content] = _Repetition(name=name, keys=keys, runs=[])
@@ -104,7 +106,8 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     by_name = {}
     # Names are what tables and pictures show: two groups must not share one.
     for group in groups.values():
-        namesakes = [other for other in groups.values() if other.name == group.name]
+        all_groups = groups.values()
+        namesakes = [other for other in all_groups if other.name == group.name]
         words = [group.name]
         for key, value in group.keys.items():
             values = [other.keys.get(key) for other in namesakes]
@@ -143,7 +146,8 @@ def labels(runs: Sequence[RecordedRun]) -> list[str]:
         is_repeated = len(group) > 1
         for run in group:
             # Runs compare by identity: two of one content are still two.
-            name_of[id(run)] = run.name if is_repeated else name
+            run_name = run.name if is_repeated else name
+            name_of[id(run)] = run_name
     return [name_of[id(run)] for run in runs]
 
 
@@ -180,10 +184,12 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
     first = _by_seed(first_group)
 
     rows = []
-    for name, values_by_kind in makespans(runs).items():
+    makespans_by_name = makespans(runs)
+    for name, values_by_kind in makespans_by_name.items():
         group = groups[name]
         intervals = {kind: interval(values) for kind, values in values_by_kind.items()}
-        change = pair(_by_seed(group), first)
+        by_seed = _by_seed(group)
+        change = pair(by_seed, first)
         # Both makespans hold the same stated recovery: as a share of it an error would
         # look smaller than it is.
         recoveries = [run.best.outages.recovery for run in group]
@@ -193,10 +199,11 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
         for run in group:
             names = [f"{run.name}: {part}" for part in run.missing]
             missing += names
+        counts = [span.count for span in intervals.values()]
         row: Result = {
             "name": name,
             # A run may lack one of the kinds; the kind that most runs have counts them.
-            "runs": max(span.count for span in intervals.values()),
+            "runs": max(counts),
             "makespan_error": _error(intervals, "predicted", recovery),
             "replay_error": _error(intervals, "simulated", recovery),
             "change": None,
@@ -257,14 +264,17 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
     for row in rows:
         length = "missing"
         half = change = prediction = ""
-        if span := row.get("emulated") or row.get("virtual"):
+        span = row.get("emulated") or row.get("virtual")
+        if span:
             length = format_duration(span["mean"], 5)
             half = _write_half(span["half"])
-        if gap := row["change"]:
+        gap = row["change"]
+        if gap:
             spread = Interval(gap["mean"], gap["half"], gap["count"])
             change = write_pair(spread)
-        if span := row.get("predicted"):
-            prediction = format_duration(span["mean"], 5)
+        predicted_span = row.get("predicted")
+        if predicted_span:
+            prediction = format_duration(predicted_span["mean"], 5)
 
         table.add_row(
             row["name"],

@@ -47,6 +47,7 @@ def measurement_rows(
                 spread = interval(values)
                 mean = spread.mean
                 figure = figures[name]
+                error = relative_error(figure, mean) if mean else None
                 row: Result = {
                     "run": run.name,
                     "schedule": "virtual" if run.steps else kind,
@@ -54,7 +55,7 @@ def measurement_rows(
                     "measured": mean,
                     "half": spread.half,
                     "here": figure,
-                    "error": relative_error(figure, mean) if mean else None,
+                    "error": error,
                 }
                 if measurement.unit == "seconds":
                     row |= _likeness_row(measurement, run, schedule)
@@ -68,7 +69,8 @@ def _figures_of(
     name = run.name
     if measurement.unit == "seconds":
         if run.steps:
-            return {"iteration": float(np.mean(run.steps))}
+            mean_step = float(np.mean(run.steps))
+            return {"iteration": mean_step}
         if "virtual" in run.result:
             problem = f"{name} told no steps: emu virtual --mark names their line"
             raise DataError(problem, path=measurement.path)
@@ -94,7 +96,8 @@ def full_iterations(schedule: Schedule) -> Floats:
     """
     depth = pipeline_depth(schedule.problem.job)
     lengths = iteration_lengths(schedule)
-    full = lengths[depth + 1 : len(lengths) - depth]
+    end = len(lengths) - depth
+    full = lengths[depth + 1 : end]
     if full.size:
         return full
     return np.array([pace(schedule, None).iteration_seconds])
@@ -108,18 +111,20 @@ def _likeness_row(
     lengths = full_iterations(schedule)
     if run.steps:
         lengths = np.array(run.steps)
-    _check_unit(measurement, float(np.median(lengths)), run.name)
+    median = float(np.median(lengths))
+    _check_unit(measurement, median, run.name)
 
     likeness = compare_lengths(measured, lengths.tolist())
     prediction = run.result.get("prediction") or {}
     threshold = float(prediction.get("threshold", _THRESHOLD))
     drift = likeness.drift
     iterations = len(run.steps) or schedule.problem.job.iterations
+    own_numbers = (iterations, lengths.size)
     return {
         "rows": len(measured),
         "skipped": measurement.skipped,
         "iterations": iterations,
-        "same_number": len(measured) in (iterations, lengths.size),
+        "same_number": len(measured) in own_numbers,
         "measured_quartiles": likeness.measured_quartiles,
         "here_quartiles": likeness.quartiles,
         "median_error": likeness.median_error,
@@ -138,6 +143,7 @@ def _check_unit(measurement: Measurement, here: float, name: str) -> None:
     """Raise DataError where times seem to be of a smaller unit, and nobody said so."""
     if measurement.unit_stated or here <= 0:
         return
+
     times = np.array(measurement.values["iteration"])
     for unit in (TimeUnit.MS, TimeUnit.US):
         ratios = times * unit.seconds / here
@@ -190,7 +196,8 @@ def _iterations_table(title: str, measurement: Measurement, run: RecordedRun) ->
     table.add_row("iterations", str(first["rows"]), *counts)
     means = [_write_time(row["here"]) for row in rows]
     table.add_row("mean", _write_mean(first), *means)
-    for place, name in enumerate(("first quartile", "median", "third quartile")):
+    quartiles = ("first quartile", "median", "third quartile")
+    for place, name in enumerate(quartiles):
         times = [_write_time(row["here_quartiles"][place]) for row in rows]
         measured = first["measured_quartiles"][place]
         table.add_row(name, _write_time(measured), *times)
@@ -202,12 +209,16 @@ def _iterations_table(title: str, measurement: Measurement, run: RecordedRun) ->
     for key, name in names.items():
         shares = [_write_share(row[key]) for row in rows]
         table.add_row(name, "", *shares)
-    table.add_row("apart on average", "", *map(_write_distance, rows))
+    distances = map(_write_distance, rows)
+    table.add_row("apart on average", "", *distances)
     gaps = [f"{row['largest_gap']:.3f}" for row in rows]
     table.add_row("largest distance of distributions", "", *gaps)
-    table.add_row("drift from beginning to end", "", *map(_write_drift, rows))
-    table.add_row("outcome", "", *(row["outcome"] for row in rows))
-    table.caption = "\n".join(_iteration_notes(rows))
+    drifts = map(_write_drift, rows)
+    table.add_row("drift from beginning to end", "", *drifts)
+    outcomes = [row["outcome"] for row in rows]
+    table.add_row("outcome", "", *outcomes)
+    notes = _iteration_notes(rows)
+    table.caption = "\n".join(notes)
     return table
 
 

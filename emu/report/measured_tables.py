@@ -25,11 +25,14 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     sums = [seconds.sum() for seconds in ranges.values()]
     # Bars are shares of the longest: ranges may nest, so that their sum is none.
     longest = max(sums, default=0.0) or 1.0
-    for name, seconds in islice(ranges.items(), _RANGES):
+    first_ranges = islice(ranges.items(), _RANGES)
+    for name, seconds in first_ranges:
         count = f"{len(seconds):,}"
-        mean = format_duration(float(seconds.mean()))
+        mean_seconds = float(seconds.mean())
+        mean = format_duration(mean_seconds)
         share = float(seconds.sum() / longest)
-        bar = Text("█" * round(30 * share), style="blue")
+        signs = round(30 * share)
+        bar = Text("█" * signs, style="blue")
         grid.add_row(name, count, mean, bar)
 
     # The trace has them by their time in all, so that the rest is short.
@@ -45,10 +48,14 @@ def times_lines(
     """Return the keys of ``job.times`` above 0, and kinds of task that have none."""
     lines = []
     for key, time in times:
-        parts = time if isinstance(time, tuple) else (time or 0.0,)
+        parts = time
+        if not isinstance(time, tuple):
+            parts = (time or 0.0,)
         if any(parts):
-            durations = ", ".join(format_duration(seconds) for seconds in parts)
+            texts = [format_duration(seconds) for seconds in parts]
+            durations = ", ".join(texts)
             lines.append(f"  {key}: {durations}")
+
     for kind, seconds in rest.items():
         if seconds:
             duration = format_duration(seconds)

@@ -32,8 +32,6 @@ from emu.report.plot_style import (
 from emu.runs.intervals import Interval, interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
-from emu.runs.retraining import step_ends
-from emu.training.looks import Progress
 
 if TYPE_CHECKING:
     Floats = NDArray[np.float64]
@@ -88,8 +86,9 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             lw=1.0,
             label=name,
         )
-        most = _draw_capacity(axes, schedule, port, factor)
-        highest = max([most, *values.tolist()]) / factor
+        most = _draw_capacity(axes, schedule=schedule, port=port, factor=factor)
+        levels = [most, *values.tolist()]
+        highest = max(levels) / factor
         axes.set_title(link.name)
         axes.set_ylim(0, 1.12 * highest)
         window.time_axis(axes, schedule.length)
@@ -114,17 +113,24 @@ def _choose_unit(most: float) -> tuple[str, float]:
     return _UNITS[-1]
 
 
-def _draw_capacity(axes: Axes, schedule: Schedule, port: int, factor: float) -> float:
+def _draw_capacity(
+    axes: Axes,
+    schedule: Schedule,
+    port: int,
+    factor: float,
+) -> float:
     """Draw the capacity of a port over time; return the largest, bytes per second."""
-    since, capacity = schedule.problem.links.steps.of(port)
+    steps = schedule.problem.links.steps
+    since, capacity = steps.of(port)
     # The end may come before a change, which then had no effect.
     ends = np.append(since, schedule.length)
     until = np.maximum.accumulate(ends)
 
     last_capacity = capacity[-1]
+    capacities = np.append(capacity, last_capacity)
     axes.step(
         until,
-        np.append(capacity, last_capacity) / factor,
+        capacities / factor,
         where="post",
         color=COLOURS[5],
         ls="--",
@@ -155,13 +161,21 @@ def loss(
         names = ", ".join(run.name for run in runs)
         raise DataError(f"no loss was reported in {names}")
 
-    height = 0.4 + 2.1 * len(curves_by_name) + 0.17 * len(runs)
+    rows = len(curves_by_name)
+    height = 0.4 + 2.1 * rows + 0.17 * len(runs)
     figure = new_figure(height, window.width)
-    panels = figure.subplots(len(curves_by_name), 2, squeeze=False, sharey="row")
+    panels = figure.subplots(rows, 2, squeeze=False, sharey="row")
     for axes, (name, curves) in zip(panels, curves_by_name.items(), strict=True):
-        _draw_training(axes, name, curves, labels, window)
+        _draw_training(
+            axes,
+            name=name,
+            curves=curves,
+            labels=labels,
+            window=window,
+        )
     if len(runs) > 1:
-        handles, names_of_runs = panels[0, 0].get_legend_handles_labels()
+        first_panel = panels[0, 0]
+        handles, names_of_runs = first_panel.get_legend_handles_labels()
         figure.legend(handles, names_of_runs, loc="outside upper left")
     return figure
 
@@ -209,7 +223,8 @@ def _draw_training(
     }
     by_time.set_ylabel(units[name])
     # A margin of 2 % keeps the last mark off the edge.
-    latest = max(curve[-1, 0] for curve in curves if len(curve))
+    ends = [curve[-1, 0] for curve in curves if len(curve)]
+    latest = max(ends)
     window.time_axis(by_time, 1.02 * float(latest))
     by_step.set_xlabel("step")
     by_step.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -230,7 +245,8 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     # One kind has one colour in all schedules, which differ by their lines.
     kinds = [kind for by_kind in seconds for kind in by_kind]
     colour = colours(kinds)
-    for label, by_kind, line in zip(schedules, seconds, cycle(_LINES), strict=False):
+    lines = cycle(_LINES)
+    for label, by_kind, line in zip(schedules, seconds, lines, strict=False):
         if not by_kind:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
         for kind, lengths in by_kind.items():
@@ -267,10 +283,13 @@ def _seconds_by_kind(schedule: Schedule) -> dict[str, Floats]:
     flows = schedule.flows()
     positions = tuple(flows.T)
     edges = flows[:, 0].tolist()
-    seconds = schedule.flow_end[positions] - schedule.flow_start[positions]
-    kinds = np.array([edge_kind(job, job.edges[number]) for number in edges])
+    starts = schedule.flow_start[positions]
+    seconds = schedule.flow_end[positions] - starts
+    edge_kinds = [edge_kind(job, job.edges[number]) for number in edges]
+    kinds = np.array(edge_kinds)
     is_moving = seconds > 0
-    moving_kinds = dict.fromkeys(kinds[is_moving].tolist())
+    kinds_that_move = kinds[is_moving].tolist()
+    moving_kinds = dict.fromkeys(kinds_that_move)
 
     seconds_by_kind = {}
     for kind in moving_kinds:
@@ -289,12 +308,13 @@ def bars(
     """
     names: dict[str, None] = {}
     for row_of_group in groups.values():
-        names.update(dict.fromkeys(row_of_group))
+        names |= dict.fromkeys(row_of_group)
     series = list(names)
     # A fifth of every row stays free, between the groups.
     pitch = 0.8 / max(len(series), 1)
     row_height = 0.16 + 0.17 * len(series)
-    figure = new_figure(0.9 + len(groups) * row_height, width)
+    figure_height = 0.9 + len(groups) * row_height
+    figure = new_figure(figure_height, width)
     axes = figure.subplots()
     widest = 0.0
     shades = palette(len(series))
@@ -304,17 +324,19 @@ def bars(
             if name not in values:
                 continue
             span = interval(values[name])
-            widest = max(widest, span.mean + span.half)
+            end = span.mean + span.half
+            widest = max(widest, end)
             middle = (len(series) - 1) / 2
             height = row + (number - middle) * pitch
+            # Named once, by the first row that has it: a legend has a line for every
+            # label.
+            label = None if name in labels else name
             bar = axes.barh(
                 height,
                 span.mean,
                 pitch * 0.92,
                 color=shades[number],
-                # Named once, by the first row that has it: a legend has a line for
-                # every label.
-                label=None if name in labels else name,
+                label=label,
             )
             labels.add(name)
             bar[0].set_gid(f"bar-{row}-{number}")
@@ -365,18 +387,12 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     """
     across = _key_of_numbers(rows, keys)
     # Bars are grouped by all keys but the last, where there are several.
-    inner = across or (keys[-1] if len(keys) > 1 else None)
+    inner = across
+    if across is None and len(keys) > 1:
+        inner = keys[-1]
     outer = [key for key in keys if key != inner]
 
-    groups: dict[str, dict[Any, list[float]]] = {}
-    for row in rows:
-        values = row["values"]
-        name = ", ".join(str(values[key]) for key in outer)
-        value = values[inner] if inner else "makespan"
-        place = float(value) if across else str(value)
-        by_place = groups.setdefault(name, defaultdict(list))  # of all seeds
-        makespan = float(row["figures"]["makespan"])
-        by_place[place].append(makespan)
+    groups = _group_makespans(rows, outer, inner, by_number=across is not None)
     if across is None:
         return bars(groups)  # words have no distances
 
@@ -389,13 +405,14 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
         spans = [interval(makespans[value]) for value in values]
         upper_ends = [span.mean + span.half for span in spans]
         highest = max(highest, *upper_ends)
+        marker = _MARKERS[number % len(_MARKERS)]
         axes.errorbar(
             values,
             [span.mean for span in spans],
             yerr=[span.half for span in spans],
             label=name,
             color=colour_of[number],
-            marker=_MARKERS[number % len(_MARKERS)],
+            marker=marker,
             ms=4,
             capsize=2.5,
         )
@@ -407,6 +424,27 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     if outer:
         legend_above(axes)
     return figure
+
+
+def _group_makespans(
+    rows: Sequence[Row],
+    outer: Sequence[str],
+    inner: str | None,
+    *,
+    by_number: bool,
+) -> dict[str, dict[Any, list[float]]]:
+    """Return makespans of all seeds by the outer keys, then by the inner one."""
+    groups: dict[str, dict[Any, list[float]]] = {}
+    for row in rows:
+        values = row["values"]
+        words = [str(values[key]) for key in outer]
+        name = ", ".join(words)
+        value = values[inner] if inner else "makespan"
+        place = float(value) if by_number else str(value)
+        by_place = groups.setdefault(name, defaultdict(list))
+        makespan = float(row["figures"]["makespan"])
+        by_place[place].append(makespan)
+    return groups
 
 
 def _key_of_numbers(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
@@ -428,10 +466,12 @@ def accuracy_figure(
     """
     figure = new_figure(3.4)
     axes = figure.subplots()
-    names = sorted(curves, key=lambda name: curves[name][-1][0])
+    last_times = {name: points[-1][0] for name, points in curves.items()}
+    names = sorted(curves, key=last_times.__getitem__)
     longest = 0.0
     if names:
-        longest, _ = curves[names[-1]][-1]
+        last_name = names[-1]
+        longest = last_times[last_name]
     unit, clock = choose_clock(longest)
 
     for position, name in enumerate(names):
@@ -439,7 +479,8 @@ def accuracy_figure(
         times = times / clock
         # When all colours are taken they come again, with another line.
         colour = COLOURS[position % _DISTINCT]
-        line = _LINES[position // _DISTINCT % len(_LINES)]
+        round_of_colours = position // _DISTINCT
+        line = _LINES[round_of_colours % len(_LINES)]
         axes.plot(
             times,
             100 * shares,
@@ -449,12 +490,13 @@ def accuracy_figure(
             ms=5,
         )
         end = (times[-1], 100 * shares[-1])
-        _name_beside(axes, name, position, end, colour)
+        _name_beside(axes, name=name, position=position, end=end, colour=colour)
 
-    axes.axhline(100 * target, color=ink(), ls=":", lw=1)
+    percent = 100 * target
+    axes.axhline(percent, color=ink(), ls=":", lw=1)
     axes.annotate(
-        f"target {100 * target:.4g} %",
-        xy=(0.01, 100 * target),
+        f"target {percent:.4g} %",
+        xy=(0.01, percent),
         xycoords=("axes fraction", "data"),
         va="bottom",
         fontsize="small",
@@ -489,107 +531,3 @@ def _name_beside(
         },
         annotation_clip=False,
     )
-
-
-#: Accuracy that the paper trains to.
-TARGET = 0.9
-#: Parts of the longest run over which bytes per second are means.
-_PARTS = 100
-
-
-def plot_comparison(
-    runs: Sequence[RecordedRun],
-    labels: Sequence[str],
-    progress: Sequence[Progress],
-    window: Window,
-) -> Figure:
-    """Return loss and validation accuracy (Fig. 4), and bytes per second (Fig. 5).
-
-    ``progress`` is that of every run; where nothing is trained bytes alone are drawn.
-    Raises DataError when a run has no schedule, or nothing is left to show.
-    """
-    panels = 3 if progress else 1
-    height = 0.5 + 1.9 * panels + 0.17 * len(runs)
-    figure = new_figure(height, window.width)
-    grid = figure.subplots(panels, 1, sharex=True, squeeze=False)
-    axes = grid[:, 0]
-    traffic = axes[-1]
-    shades = palette(len(runs))
-    end = max(run.best.length for run in runs)
-    if progress:
-        _draw_progress(axes[0], accuracies=axes[1], runs=runs, progress=progress)
-
-    edges = np.linspace(0, end, _PARTS + 1)
-    seconds = np.diff(edges)
-    for run, label, colour in zip(runs, labels, shades, strict=True):
-        crossed_bytes = sum_crossed(run.best, edges)
-        rate = np.diff(crossed_bytes) / seconds
-        traffic.stairs(rate / 1e9, edges, color=colour, label=label)
-    traffic.set_ylabel("between machines (GB/s)")
-    traffic.set_ylim(bottom=0)
-    window.time_axis(traffic, end)
-    handles, names = traffic.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left")
-    return figure
-
-
-def _draw_progress(
-    losses: Axes,
-    accuracies: Axes,
-    runs: Sequence[RecordedRun],
-    progress: Sequence[Progress],
-) -> None:
-    shades = palette(len(runs))
-    for run, curve, colour in zip(runs, progress, shades, strict=False):
-        ends = step_ends(run)
-        losses.plot(ends, curve.loss, color=colour)
-        shares = curve.accuracy["valid"]
-        # Looks count steps from 1, and see the weights at the end of theirs.
-        times = ends[curve.looks - 1]
-        accuracies.plot(times, shares, color=colour, marker=".")
-
-    losses.set_ylabel("training loss (nats)")
-    accuracies.set_ylabel("validation accuracy")
-    accuracies.set_ylim(0, 1)
-    accuracies.axhline(TARGET, color=ink(), ls=":", lw=1)
-    accuracies.annotate(
-        f"{TARGET:.0%}, what the paper trains to",
-        xy=(0, TARGET),
-        xycoords=("axes fraction", "data"),
-        va="bottom",
-        fontsize="small",
-    )
-
-
-def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
-    """Return the bytes that crossed between machines until each of ``times``.
-
-    The bytes of a flow count evenly from its start to its end.
-    """
-    flows = tuple(schedule.flows().T)
-    starts = schedule.flow_start[flows]
-    sizes = schedule.flow_bytes[flows]
-    # What took no time to a billionth of the run is a step.
-    lengths = np.maximum(schedule.flow_end[flows] - starts, 1e-9 * schedule.length)
-
-    total = np.zeros(len(times))
-    for start, length, size in zip(starts, lengths, sizes, strict=True):
-        # Clipped, a flow has crossed nothing before its start and all after its end.
-        progress = (times - start) / length
-        share = np.clip(progress, 0.0, 1.0)
-        total += size * share
-    return total
-
-
-def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
-    """Return when the validation accuracy reached ``target``, by `Progress.reach`.
-
-    Seconds; NaN where it never did.
-    """
-    place = progress.reach("valid", target)
-    if place is None:
-        return float("nan")
-    ends = step_ends(run)
-    # Looks count steps from 1.
-    step = progress.looks[place] - 1
-    return float(ends[step])

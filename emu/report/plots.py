@@ -20,9 +20,10 @@ from emu.problem import Problem, Schedule, disturbances
 from emu.report import plot_curves as curves
 from emu.report import plot_style
 from emu.report.death_bands import DeathBand, death_bands
+from emu.report.lanes import pack_lanes
 from emu.report.many_runs import labels, makespans, schedules_of
+from emu.report.plot_progress import plot_comparison
 from emu.report.plot_style import Window, colours, ink, new_figure
-from emu.report.trace import pack_lanes
 from emu.runs.recorded_run import RecordedRun
 from emu.training.looks import Progress
 
@@ -56,7 +57,8 @@ def gantt(
     grid = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)
     panels = grid[:, 0]
 
-    colour = colours([task.kind for task in problem.job.tasks])
+    kinds = [task.kind for task in problem.job.tasks]
+    colour = colours(kinds)
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
         panel = _Panel(
             axes=axes,
@@ -74,7 +76,8 @@ def gantt(
             axes.set_title(remark, loc="right", fontsize=6.5)
 
     # Attempts before the last one lie before time 0.
-    begin = min((band.since for band in deaths), default=0.0)
+    begins = [band.since for band in deaths]
+    begin = min(begins, default=0.0)
     end = max(schedule.length for schedule in schedules.values())
     for axes in panels:
         window.time_axis(axes, end, begin)
@@ -82,11 +85,8 @@ def gantt(
 
     handles = _legend(colour, deaths)
     most_columns = 2 if window.narrow else 5
-    figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=min(len(handles), most_columns),
-    )
+    columns = min(len(handles), most_columns)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
     return figure
 
 
@@ -126,7 +126,7 @@ def _rows(problem: Problem, window: Window) -> Rows:
     """
     rows: Rows = {}
     links = problem.links
-    crossed_ports = {port for hops in problem.hops for port in hops}
+    crossed_ports = set[int]().union(*problem.hops)
     # Links that are no NIC have the machine -1.
     machines = [*range(len(problem.cluster.machines)), -1]
     for machine in machines:
@@ -167,7 +167,8 @@ class _Panel:
     def shade_attempts(self, bands: Sequence[DeathBand]) -> None:
         """Shade what came before the last attempt of the run."""
         for band in bands:
-            span = self.axes.axvspan(band.since, band.until, **_shade(band))
+            shade = _shade(band)
+            span = self.axes.axvspan(band.since, band.until, **shade)
             state = band.what.replace(" ", "-")
             # Names in an SVG, by which tests count what is drawn; so are those of bars.
             span.set_gid(f"{self.name}-{state}-{band.since:.9g}")
@@ -189,7 +190,8 @@ class _Panel:
         for band in disturbances(problem.cluster, self.schedule.length):
             for (subject, position), row in self.rows.items():
                 if band.machine >= 0:
-                    is_met = subject == "task" and machine_of[position] == band.machine
+                    is_task = subject == "task"
+                    is_met = is_task and machine_of[position] == band.machine
                 else:
                     is_met = subject == "port" and position == band.port
                 if is_met:
@@ -213,12 +215,14 @@ class _Panel:
         boxes_by_kind: dict[str, list[Floats]] = {kind: [] for kind in self.colour}
         # Arrays are as wide as the longest task; a task may have fewer iterations.
         for position, count in enumerate(job.rounds):
-            row = self.rows.get(("task", job.lanes[position]))
+            subject = ("task", job.lanes[position])
+            row = self.rows.get(subject)
             if row is None:
                 continue
             start = self.schedule.task_start[position, :count]
             end = self.schedule.task_end[position, :count]
-            top = np.full(count, row - _FILLED / 2)
+            top_of_row = row - _FILLED / 2
+            top = np.full(count, top_of_row)
             boxes = _boxes(start, end, top, thickness=_FILLED)
             kind = job.tasks[position].kind
             boxes_by_kind[kind] += [*boxes]
@@ -250,9 +254,16 @@ class _Panel:
             for number in positions[0].tolist():
                 edge = problem.job.edges[number]
                 sender = tasks[edge.source]
-                colours_of_senders.append(self.colour[sender.kind])
-            link = problem.links[port].name.replace(" ", "-")
-            boxes = _boxes(start, end, top, thickness)
+                colour = self.colour[sender.kind]
+                colours_of_senders.append(colour)
+            link_name = problem.links[port].name
+            link = link_name.replace(" ", "-")
+            boxes = _boxes(
+                start,
+                end=end,
+                top=top,
+                thickness=thickness,
+            )
             self._add(
                 [*boxes],
                 f"flows-{link}",
@@ -271,7 +282,8 @@ class _Panel:
                 continue
             subject = ("port", link.port)
             if link.edge < 0:
-                lane = self.schedule.problem.job.lanes[link.task]
+                lanes = self.schedule.problem.job.lanes
+                lane = lanes[link.task]
                 subject = ("task", lane)
             row = self.rows.get(subject)  # none on a machine that is not shown
             if row is not None:
@@ -312,14 +324,20 @@ class _Panel:
                 self.axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
             last_machine = machine
 
-        self.axes.set_yticks(range(len(names)), names, fontsize=5.5)
+        ticks = range(len(names))
+        self.axes.set_yticks(ticks, names, fontsize=5.5)
         # Downwards: the first machine is the uppermost.
         self.axes.set_ylim(len(names) - 0.4, -0.6)
         self.axes.tick_params(axis="y", length=0)
         self.axes.grid(visible=False, axis="y")
 
 
-def _box(start: float, end: float, row: int, thickness: float) -> Floats:
+def _box(
+    start: float,
+    end: float,
+    row: int,
+    thickness: float,
+) -> Floats:
     """Return the corners of one bar in the middle of a row."""
     top = row - thickness / 2
     bottom = row + thickness / 2
@@ -333,7 +351,12 @@ def _box(start: float, end: float, row: int, thickness: float) -> Floats:
     )
 
 
-def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
+def _boxes(
+    start: Floats,
+    end: Floats,
+    top: Floats,
+    thickness: float,
+) -> Floats:
     """Return the corners of bars, shape (bars, 4, 2)."""
     bottom = top + thickness
     x = np.stack([start, end, end, start], axis=1)
@@ -372,7 +395,8 @@ def plot(
     runs = [window.of(run) for run in runs]
     clocks = set()
     for run in runs:
-        clocks.add("emulated" if run.emulated else "simulated")
+        kind = "emulated" if run.emulated else "simulated"
+        clocks.add(kind)
     # An axis of emulated and simulated runs is called time, and no more.
     clock = ""
     if len(clocks) == 1:
@@ -380,7 +404,12 @@ def plot(
     window = replace(window, clock=clock)
     # It is saved inside as well: fonts and ids of SVG are settings of the writing.
     with plot_style.style(dark=dark):
-        drawing = _draw(figure, runs, window, progress)
+        drawing = _draw(
+            figure,
+            runs=runs,
+            window=window,
+            progress=progress,
+        )
         plot_style.save(drawing, out)
 
 
@@ -410,7 +439,7 @@ def _draw(
     elif figure == "compare":
         drawing = curves.bars(makespans(runs), width=window.width)
     else:
-        drawing = curves.plot_comparison(
+        drawing = plot_comparison(
             runs,
             labels=names,
             progress=progress,

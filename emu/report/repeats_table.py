@@ -38,10 +38,11 @@ def repeats_table(repeats: Repeats, digits: int = 4) -> Table:
 
 def _further(repeats: Repeats, digits: int) -> Fact:
     span = repeats.further_makespan
-    low = format_duration(max(span.low, 0.0), digits)
+    least = max(span.low, 0.0)
+    low = format_duration(least, digits)
     high = format_duration(span.high, digits)
-    half = f"±{format_duration(span.half, 3)}"
-    return Fact("a further run", half, f"takes {low} to {high}, with 95 %")
+    half = format_duration(span.half, 3)
+    return Fact("a further run", f"±{half}", f"takes {low} to {high}, with 95 %")
 
 
 def _prediction(repeats: Repeats, error: float) -> list[Fact]:

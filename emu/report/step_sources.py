@@ -66,7 +66,9 @@ def _list_trends(rows: Sequence[Answer]) -> Iterator[str]:
         if row.trend:
             rows_of_trend[row.trend].append(row.system)
     for trend, names in rows_of_trend.items():
-        scales = ", ".join(f"{scale:g}" for scale in dict.fromkeys(trend.scales))
+        distinct_scales = dict.fromkeys(trend.scales)
+        shares = [f"{scale:g}" for scale in distinct_scales]
+        scales = ", ".join(shares)
         steps = f"{trend.low:,.0f} to {trend.high:,.0f} steps (95 %)"
         place = " on one machine" if trend.alone else ""
         systems = ", ".join(names)

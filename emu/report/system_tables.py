@@ -16,7 +16,8 @@ from emu.experiment.crossover import Crossover
 from emu.experiment.draw import Confirmation
 from emu.experiment.question import Answer, reason
 from emu.report.comparison import COLUMNS, write_makespans
-from emu.report.explanation_tables import placing_line, setup_row
+from emu.report.explanation_tables import placing_line
+from emu.report.figure_rows import setup_row
 from emu.report.html import markup as html
 from emu.report.html.chart_data import Charts
 from emu.report.many_runs import compare, flat, write_pair

@@ -21,7 +21,12 @@ def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
 
     A ``quiet`` one prints nothing, as beside JSON on standard output.
     """
-    console = _Literal(file=file, highlight=False, markup=False, quiet=quiet)
+    console = _Literal(
+        file=file,
+        highlight=False,
+        markup=False,
+        quiet=quiet,
+    )
     # Off a terminal rich takes the width of whichever stream is one, or COLUMNS: the
     # same output would differ by where it goes.
     if console.is_terminal:

@@ -9,8 +9,6 @@ mean rates of what moves; and per machine the bytes produced there but not deliv
 yet. Emulated seconds are seconds of the trace. Attempts that deaths ended are bars of a
 process of their own.
 
-Lanes serve the charts and figures too: bars that overlap are drawn beside each other.
-
 References
 ----------
 "Trace Event Format", Google, 2016: X slices, s/f flow arrows, C counters, M names,
@@ -19,10 +17,8 @@ i marks: where a capacity changes.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +31,7 @@ from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.problem import Schedule
 from emu.report.death_bands import DeathBand, death_bands
+from emu.report.lanes import crossings
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 from emu.units import format_rate
@@ -43,117 +40,6 @@ if TYPE_CHECKING:
     Event = dict[str, Any]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-
-
-def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
-    """Return a lane per bar such that bars of one lane do not overlap, and how many.
-
-    A bar takes the lowest lane that is free, in the order of starts: as few lanes as
-    bars ever overlap. ``start`` and ``end`` are seconds, shape (bars,).
-    """
-    lanes = np.zeros(len(start), dtype=np.int64)
-    lane_count = 0
-    busy: list[tuple[float, int]] = []  # end of the bar, lane
-    free: list[int] = []
-
-    # By starts; of bars that begin together the shortest takes the lowest lane.
-    for bar in np.lexsort((end, start)).tolist():
-        # A bar may begin where another ends, and share its lane.
-        while busy and busy[0][0] <= start[bar]:
-            _, lane = heappop(busy)
-            heappush(free, lane)
-        lane = lane_count
-        if free:
-            lane = heappop(free)
-        lane_count = max(lane_count, lane + 1)
-        lanes[bar] = lane
-        bar_end = float(end[bar])
-        heappush(busy, (bar_end, lane))
-
-    return lanes, lane_count
-
-
-def pack_lanes_per_group(
-    start: Floats,
-    end: Floats,
-    group: Ints,
-    groups: int,
-) -> tuple[Ints, list[int]]:
-    """Return `pack_lanes` of every group, and the number of lanes of each."""
-    lanes = np.zeros(len(start), dtype=np.int64)
-    lane_counts = []
-    for number in range(groups):
-        members = np.flatnonzero(group == number)
-        member_lanes, lane_count = pack_lanes(start[members], end[members])
-        lanes[members] = member_lanes
-        lane_counts.append(lane_count)
-    return lanes, lane_counts
-
-
-class Crossings(NamedTuple):
-    """Every flow at every link that it crosses, and its lane there."""
-
-    flow: Ints
-    """Position in `Schedule.flows`."""
-    port: Ints
-    lane: Ints
-    """The link, and which of its lanes."""
-    lanes: list[int]
-    """Number of lanes of every link."""
-
-
-def crossings(schedule: Schedule) -> Crossings:
-    """Return the lanes of all flows, in the order of the flows and of their routes."""
-    flows = schedule.flows()
-    hops = schedule.problem.hops
-    routes = [hops[edge] for edge in flows[:, 0].tolist()]
-    hop_counts = np.array([len(route) for route in routes], dtype=np.int64)
-    numbers = np.arange(len(flows))
-    flow = np.repeat(numbers, hop_counts)
-    port = np.fromiter(chain.from_iterable(routes), np.int64)
-
-    positions = tuple(flows.T)
-    start = schedule.flow_start[positions]
-    end = schedule.flow_end[positions]
-    links = len(schedule.problem.links)
-    # Flows overlap at a link, not on their way: each link has lanes of its own.
-    lane, lanes = pack_lanes_per_group(
-        start[flow],
-        end=end[flow],
-        group=port,
-        groups=links,
-    )
-    return Crossings(
-        flow=flow,
-        port=port,
-        lane=lane,
-        lanes=lanes,
-    )
-
-
-def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
-    """Return numbers as base64 of little-endian ``dtype``: a third of their JSON."""
-    little_endian = np.dtype(dtype).newbyteorder("<")
-    with np.errstate(over="ignore"):  # 1e300 s of a damaged run: drawn as without end
-        array = np.ascontiguousarray(values, dtype=little_endian)
-    return base64.b64encode(array.tobytes()).decode("ascii")
-
-
-def pack_columns(**columns: NDArray[Any]) -> dict[str, str]:
-    """Return columns by name as `pack` does: times as float32, positions as uint32.
-
-    The 7 digits of float32 are less than a pixel.
-    """
-    kinds = {
-        "f": "f4",
-        "i": "u4",
-        "u": "u4",
-    }
-    packed_columns = {}
-    for name, values in columns.items():
-        kind = kinds[values.dtype.kind]
-        packed_columns[name] = pack(values, kind)
-    return packed_columns
 
 
 #: Name of the group of the run.
@@ -177,17 +63,19 @@ def trace_events(
     shown with the flows of ``emulated``.
     """
     arrow_numbers = count(1)
-    first_attempt = min((band.since for band in deaths), default=0.0)
+    begins = [band.since for band in deaths]
+    first_attempt = min(begins, default=0.0)
     shift = -_microseconds(first_attempt)
 
     for position, (name, schedule) in enumerate(groups.items()):
         first_process = position * GROUP
+        group_counts = counts if name == EMULATED else None
         group = _Group(
             name=name,
             schedule=schedule,
             first_process=first_process,
             arrows=arrow_numbers,
-            counts=counts if name == EMULATED else None,
+            counts=group_counts,
         )
         bands = [band for band in deaths if band.run == name]
         attempts = _list_attempts(bands, first_process)
@@ -233,11 +121,15 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
         # No file of a run holds the rates of its simulation: it is simulated again.
         groups["simulated"] = with_simulated_rates(record)
     if not groups:
-        raise DataError("; ".join(record.missing), path=str(run))
+        problem = "; ".join(record.missing)
+        raise DataError(problem, path=str(run))
 
     path = out or run / "trace.json"
-    events = trace_events(groups, death_bands(record.result), record.counts)
-    RunDirectory(path.parent).write_lines(path.name, _list_lines(events))
+    bands = death_bands(record.result)
+    events = trace_events(groups, bands, record.counts)
+    lines = _list_lines(events)
+    directory = RunDirectory(path.parent)
+    directory.write_lines(path.name, lines)
     return path
 
 
@@ -245,7 +137,8 @@ def _list_lines(events: Iterator[Event]) -> Iterator[str]:
     """Yield a line per event: all events of a long run together took 8 GB."""
     separator = '{"displayTimeUnit":"ms","traceEvents":['
     for event in events:
-        yield separator + json.dumps(event, separators=(",", ":"))
+        text = json.dumps(event, separators=(",", ":"))
+        yield separator + text
         separator = ","
     yield "]}"
 
@@ -274,6 +167,7 @@ class _Group:
         self._counts = counts
         self._schedule = schedule
         self._arrow_numbers = arrows
+
         self._problem = schedule.problem
         self._job = schedule.problem.job
         self._links = schedule.problem.links
@@ -282,7 +176,8 @@ class _Group:
         self._bars = schedule.bars()
         self._flows = schedule.flows()
         self._crossings = crossings(schedule)
-        self._tracks = [self._track_of(port) for port in range(len(self._links))]
+        ports = range(len(self._links))
+        self._tracks = [self._track_of(port) for port in ports]
 
     def _track_of(self, port: int) -> tuple[int, int]:
         """Return the process of a link, and the thread of its first lane."""
@@ -291,7 +186,8 @@ class _Group:
             # Shared links stand in the process behind the machines.
             machines = len(self._problem.cluster.machines)
             position = self._links.shared.index(port)
-            return self._pid(machines), _LANES * (1 + position)
+            first_lane = _LANES * (1 + position)
+            return self._pid(machines), first_lane
         first_lane = _LANES
         if link.direction == "in":
             first_lane = 2 * _LANES
@@ -323,7 +219,8 @@ class _Group:
     def _list_tasks(self) -> Iterator[Event]:
         """Yield the lane of every task that is shown, and its bars."""
         for position, task in enumerate(self._job.tasks):
-            iterations = np.flatnonzero(self._bars[position]).tolist()
+            shown = np.flatnonzero(self._bars[position])
+            iterations = shown.tolist()
             if not iterations:
                 continue
             if self._job.lanes[position] == position:
@@ -350,13 +247,15 @@ class _Group:
         """Yield the names of the lanes of every link."""
         for port, lane_count in enumerate(self._crossings.lanes):
             pid, first_tid = self._tracks[port]
+            port_name = self._name_port(port)
             for lane in range(lane_count):
-                name = f"{self._name_port(port)} {lane + 1}"
+                name = f"{port_name} {lane + 1}"
                 yield from _name_lane(pid=pid, tid=first_tid + lane, name=name)
 
     def _task_bar(self, task: int, iteration: int) -> _Slice:
+        machine = self._machine_of[task]
         return _Slice(
-            pid=self._pid(self._machine_of[task]),
+            pid=self._pid(machine),
             tid=self._job.lanes[task] + 1,
             start=float(self._schedule.task_start[task, iteration]),
             end=float(self._schedule.task_end[task, iteration]),
@@ -375,26 +274,39 @@ class _Group:
         columns = np.column_stack([hops.flow, hops.port, hops.lane])
         for flow, port, lane in columns.tolist():
             pid, first_tid = self._tracks[port]
-            lanes_by_flow[flow].append((pid, first_tid + lane))
+            lane_place = (pid, first_tid + lane)
+            lanes_by_flow[flow].append(lane_place)
 
         flows = self._flows.tolist()
         for (position, iteration), lanes in zip(flows, lanes_by_flow, strict=True):
             edge = self._job.edges[position]
-            start = float(self._schedule.flow_start[position, iteration])
-            end = float(self._schedule.flow_end[position, iteration])
+            place = (position, iteration)
+            start = float(self._schedule.flow_start[place])
+            end = float(self._schedule.flow_end[place])
             # The fluid model has a flow on all of its links at once.
-            bars = [_Slice(pid, tid, start, end) for pid, tid in lanes]
-            sender_kind = self._job.tasks[edge.source].kind
+            bars = [
+                _Slice(
+                    pid=pid,
+                    tid=tid,
+                    start=start,
+                    end=end,
+                )
+                for pid, tid in lanes
+            ]
+            sending_task = self._job.tasks[edge.source]
+            sender_kind = sending_task.kind
             kind = f"{sender_kind} flow"
-            name = f"{self._job.edge_names[position]} {iteration}"
+            edge_name = self._job.edge_names[position]
+            name = f"{edge_name} {iteration}"
             # The same flow, with its figures once.
             args = self._describe_flow(position, iteration)
             for bar in bars:
                 yield _bar(name, category=kind, place=bar, args=args)
                 args = {}
 
+            target = iteration + edge.lag
             sender = self._task_bar(edge.source, iteration)
-            receiver = self._task_bar(edge.destination, iteration + edge.lag)
+            receiver = self._task_bar(edge.destination, target)
             # Into the first link and out of the last: in between it is one flow.
             yield from self._draw_arrow(sender, bars[0])
             yield from self._draw_arrow(bars[-1], receiver)
@@ -405,6 +317,7 @@ class _Group:
         flow = (edge, iteration)
         size = float(schedule.flow_bytes[flow])
         start = float(schedule.flow_start[flow])
+        ready = float(schedule.flow_ready[flow])
         seconds = float(schedule.flow_end[flow]) - start
         mean_rate = 0.0
         if seconds > 0:
@@ -414,10 +327,11 @@ class _Group:
             "flow": self._job.edge_names[edge],
             "iteration": iteration,
             "bytes": size,
-            "waited_s": start - float(schedule.flow_ready[flow]),
+            "waited_s": start - ready,
             "mean_bytes_per_s": mean_rate,
         }
-        if latency := float(self._problem.latencies[edge]):
+        latency = float(self._problem.latencies[edge])
+        if latency:
             args["latency_s"] = latency  # until its arrow may end
         if self._counts is not None:
             args["kernel"] = self._counts.of_flow(edge, iteration)
@@ -425,9 +339,8 @@ class _Group:
 
     def _list_handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        edges = zip(
-            self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
-        )
+        job = self._job
+        edges = zip(job.edges, self._problem.hops, job.flow_counts, strict=True)
         for edge, route, iterations in edges:
             if route:
                 continue
@@ -481,8 +394,10 @@ class _Group:
         for port, (times, rates) in enumerate(steps_by_port):
             title = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid, _ = self._tracks[port]
-            for time, rate in np.column_stack([times, rates]).tolist():
-                yield _level(title, pid=pid, time=time, value=rate / 1e6)
+            points = np.column_stack([times, rates])
+            for time, rate in points.tolist():
+                megabytes = rate / 1e6
+                yield _level(title, pid=pid, time=time, value=megabytes)
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
@@ -495,20 +410,29 @@ class _Group:
         sender_of_edge = np.array(sources, dtype=np.int64)
         sender = sender_of_edge[self._flows[:, 0]]
 
-        for machine in range(len(self._problem.cluster.machines)):
+        machines = range(len(self._problem.cluster.machines))
+        for machine in machines:
             is_sent = sender == machine  # shape (flows,)
             sizes = size[is_sent]
-            times = np.concatenate([ready[is_sent], end[is_sent]])
+            ready_times = ready[is_sent]
+            end_times = end[is_sent]
+            times = np.concatenate([ready_times, end_times])
             changes = np.concatenate([sizes, -sizes])
             # Stable: at one instant what becomes ready counts before what has arrived.
             order = np.argsort(times, kind="stable")
             levels = np.cumsum(changes[order])
             pid = self._pid(machine)
-            steps = np.column_stack([times[order], levels])
+            times_in_order = times[order]
+            steps = np.column_stack([times_in_order, levels])
             for time, level in steps.tolist():
                 # A sum of floats may end a little below nothing.
                 megabytes = max(level, 0.0) / 1e6
-                yield _level("not delivered (MB)", pid=pid, time=time, value=megabytes)
+                yield _level(
+                    "not delivered (MB)",
+                    pid=pid,
+                    time=time,
+                    value=megabytes,
+                )
 
     def _list_changes(self) -> Iterator[Event]:
         """Yield a mark where a capacity or a machine's speed becomes another one."""
@@ -516,9 +440,11 @@ class _Group:
         for change in cluster.speed_changes:
             line = f"{change.machine} has {change.share:.3g} of its speed"
             machine = cluster.index(change.machine)
-            yield _mark(line, self._pid(machine), change.time)
+            pid = self._pid(machine)
+            yield _mark(line, pid, change.time)
 
-        for time, position, capacity in self._links.steps.rows.tolist():
+        rows = self._links.steps.rows.tolist()
+        for time, position, capacity in rows:
             port = int(position)
             name = self._links[port].name
             rate = format_rate(capacity)
@@ -557,7 +483,12 @@ def _at(pid: int, tid: int, time: float) -> Event:
     }
 
 
-def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
+def _bar(
+    name: str,
+    category: str,
+    place: _Slice,
+    args: Event,
+) -> Event:
     event = {
         "ph": "X",
         "name": name,
@@ -572,7 +503,12 @@ def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
     return event
 
 
-def _level(name: str, pid: int, time: float, value: float) -> Event:
+def _level(
+    name: str,
+    pid: int,
+    time: float,
+    value: float,
+) -> Event:
     return {
         "ph": "C",
         "name": name,

@@ -21,8 +21,8 @@ from emu.errors import DataError, ScenarioError
 from emu.names import SHOWN, check_name, file_part, for_terminal, printable
 from emu.problem import Cluster, Problem
 from emu.report.dashboard.server import metrics, page
-from emu.report.facts import run_tables
 from emu.report.html.page import write_report
+from emu.report.run_tables import run_tables
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import load_run

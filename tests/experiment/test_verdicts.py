@@ -14,8 +14,8 @@ import pytest
 
 from emu.emulation.coordinator import Observer
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.report.facts import run_tables
 from emu.report.html.page import write_report
+from emu.report.run_tables import run_tables
 from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare

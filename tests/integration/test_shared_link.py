@@ -17,12 +17,12 @@ from emu.prediction.analysis.explanation import explain
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
-from emu.report.dashboard.live_run import live_table
+from emu.report.dashboard.live_table import live_table
 from emu.report.dashboard.server import metrics, page
-from emu.report.facts import port_table
 from emu.report.html.chart_data import chart_data
 from emu.report.html.page import report_page
 from emu.report.plots import plot
+from emu.report.run_tables import port_table
 from emu.report.terminal import terminal
 from emu.report.trace import trace_events
 from emu.runs.result import port_rows

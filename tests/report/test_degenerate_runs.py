@@ -22,9 +22,9 @@ from emu.cli.report_commands import draw
 from emu.prediction.analysis.explanation import explain
 from emu.problem import Placement, Problem, Realization
 from emu.report.explanation_tables import explanation_tables
-from emu.report.facts import run_tables
 from emu.report.html.chart_data import chart_data
 from emu.report.html.page import write_report
+from emu.report.run_tables import run_tables
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import load_run

@@ -26,7 +26,7 @@ from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
 from emu.report.html.chart_data import rates_by_bytes, thin, training_data
 from emu.report.html.page import report_page, write_report
-from emu.report.trace import pack, pack_lanes
+from emu.report.lanes import pack, pack_lanes
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser

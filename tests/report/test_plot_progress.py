@@ -12,7 +12,7 @@ from hypothesis import given
 
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
-from emu.report.plot_curves import plot_comparison, sum_crossed, time_to
+from emu.report.plot_progress import plot_comparison, sum_crossed, time_to
 from emu.report.plot_style import Window
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.retraining import progress_of, step_ends, trains

@@ -38,9 +38,10 @@ from emu.report.explanation_tables import (
     recovery_lines,
     warn_of_unclaimed,
 )
-from emu.report.facts import budget_table, flow_table, port_table, run_facts, setting
+from emu.report.facts import run_facts, setting
 from emu.report.html.page import headline
 from emu.report.many_runs import _error, runs_json, runs_table
+from emu.report.run_tables import budget_table, flow_table, port_table
 from emu.report.terminal import terminal
 from emu.runs.intervals import Interval
 from emu.runs.recorded_run import load_run

@@ -13,7 +13,8 @@ import pytest
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.problem import Schedule
-from emu.report.trace import pack_lanes, trace_events, write_trace
+from emu.report.lanes import pack_lanes
+from emu.report.trace import trace_events, write_trace
 from emu.testing import two_machine_example
 from emu.testing.strategies import random_problem
 from tests.report import trace_reader

@@ -8,6 +8,7 @@ second. Must not know: how a schedule is made; it only looks on.
 s.
 """
 
-from emu.report.dashboard.live_run import LiveRun, draw_live
+from emu.report.dashboard.live_run import LiveRun
+from emu.report.dashboard.live_table import draw_live
 
 __all__ = ["LiveRun", "draw_live"]

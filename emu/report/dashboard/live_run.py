@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 from typing_extensions import override
 
 from emu.emulation.coordinator import Observer
@@ -23,7 +19,6 @@ from emu.prediction.scheduling import Decisions
 from emu.problem import Problem, Schedule
 from emu.report.dashboard import status as form
 from emu.runs.result import Result
-from emu.units import format_duration, format_rate, format_size
 
 
 class Tape(Observer):
@@ -103,7 +98,8 @@ class _Flows:
         self._rate = np.zeros(edges)
         self._since = np.zeros(edges)
         # Multiplied by the rates of all edges it gives those of all ports at once.
-        self._crossing = np.zeros((ports, edges))
+        shape = (ports, edges)
+        self._crossing = np.zeros(shape)
         for edge, hops in enumerate(problem.hops):
             self._crossing[list(hops), edge] = 1.0
 
@@ -122,7 +118,8 @@ class _Flows:
         # The coordinator reports all events that came together before it decides on the
         # first of them, so a line may be of a flow that is known to be over.
         segments = decided.lines
-        is_alive = segments.iteration > self._over[segments.edge]
+        last_iterations = self._over[segments.edge]
+        is_alive = segments.iteration > last_iterations
         edges = segments.edge[is_alive]
         self._served[edges] = segments.served[is_alive]
         self._since[edges] = now
@@ -135,7 +132,8 @@ class _Flows:
         crossing = self._crossing[:, edge]
         self._over[edge] = message.iteration
         self.active.pop(edge, None)
-        self.volumes.pop((edge, message.iteration), None)
+        flow = (edge, message.iteration)
+        self.volumes.pop(flow, None)
         # The next decision sets all rates anew; until then only this flow is gone.
         self.port_rate -= crossing * self._rate[edge]
         self._rate[edge] = 0.0
@@ -150,7 +148,8 @@ class _Flows:
         self.active.clear()
         self.volumes.clear()
         self._over[:] = -1
-        for values in (self._served, self._rate, self._since, self.port_rate):
+        figures = (self._served, self._rate, self._since, self.port_rate)
+        for values in figures:
             values[:] = 0.0
 
     def list_largest(self, now: float) -> list[form.ActiveFlow]:
@@ -158,22 +157,25 @@ class _Flows:
         flows = []
         for position, iteration in self.active.items():
             edge = self._job.edges[position]
-            volume = self.volumes.get((position, iteration), 0.0)
+            flow_key = (position, iteration)
+            volume = self.volumes.get(flow_key, 0.0)
             rate = self._rate[position]
 
             # Rates hold until the next decision, so bytes grow evenly since the last.
             seconds = now - self._since[position]
-            size = float(self._served[position] + rate * seconds)
+            size_since = rate * seconds
+            size = float(self._served[position] + size_since)
             source = self._job.tasks[edge.source]
             destination = self._job.tasks[edge.destination]
+            # Rates run on until the end is reported: never more than the volume.
+            sent = min(max(size, 0.0), volume)
             flow = form.ActiveFlow(
                 edge=self._job.edge_names[position],
                 source=source.name,
                 destination=destination.name,
                 iteration=iteration,
                 bytes=volume,
-                # Rates run on until the end is reported: never more than the volume.
-                sent=min(max(size, 0.0), volume),
+                sent=sent,
                 rate=float(rate),
             )
             flows.append(flow)
@@ -240,7 +242,8 @@ class LiveRun:
         with self._lock:
             self._fold()
             self._leave("ended")
-            figures = {key: float(result[key]) for key in form.Summary.model_fields}
+            names = form.Summary.model_fields
+            figures = {key: float(result[key]) for key in names}
             self._outcome = form.Summary(**figures)
             verdict = result.get("verdict")
             if verdict is not None:
@@ -287,7 +290,8 @@ class LiveRun:
             end = self._predicted.task_end
 
         # Without the lock: a prediction that is there never changes.
-        task, iteration = np.nonzero(np.isfinite(end))
+        is_finite = np.isfinite(end)
+        task, iteration = np.nonzero(is_finite)
         starts = start[task, iteration]
         ends = end[task, iteration]
         spans = np.stack([task, iteration, starts, ends], axis=1)
@@ -305,7 +309,8 @@ class LiveRun:
         """Return the run time: from the wall clock while the run goes on."""
         if self._phase != "running" or math.isinf(self._zero):
             return self._time
-        seconds = (self._clock() - self._zero) / self._scale
+        wall_seconds = self._clock() - self._zero
+        seconds = wall_seconds / self._scale
         # Run time never goes back, though each faster event moves time 0 of the clock.
         return max(self._time, seconds)
 
@@ -329,10 +334,12 @@ class LiveRun:
     def _take(self, received: float, notice: object) -> None:
         match notice:
             case TaskEnded():
-                self._measure_delay(received, self._base + notice.end)
+                end = self._base + notice.end
+                self._measure_delay(received, end)
                 self._task_ended(notice)
             case FlowEnded():
-                self._measure_delay(received, self._base + notice.time)
+                end = self._base + notice.time
+                self._measure_delay(received, end)
                 self._flows.end(notice)
             case Decisions():
                 now = self._base + notice.time
@@ -363,7 +370,8 @@ class LiveRun:
         self._sample()
 
         note = f"{error}: goes on at iteration {first}"
-        self.history.deaths.append((self._time, note))
+        death = (self._time, note)
+        self.history.deaths.append(death)
         self._leave("starting")
         self._first = first
         self._base = self._time
@@ -401,7 +409,8 @@ class LiveRun:
             start=start,
             end=end,
         )
-        for edge, volume in zip(message.edges, message.volumes, strict=True):
+        volumes = zip(message.edges, message.volumes, strict=True)
+        for edge, volume in volumes:
             # Within a machine no flow would end, and its entry would stay for ever.
             if self.problem.hops[edge]:
                 self._flows.volumes[edge, message.iteration] = volume
@@ -442,11 +451,16 @@ class LiveRun:
         share, rest = self._progress(now)
 
         # Iterations that every task has ended: as many as the slowest one.
-        counts = [
-            count
-            for count, most in zip(self._done.tolist(), job.rounds, strict=True)
-            if count < most
-        ]
+        rounds_of_tasks = zip(self._done.tolist(), job.rounds, strict=True)
+        counts = [count for count, most in rounds_of_tasks if count < most]
+        running = []
+        for task, (iteration, start) in self._running.items():
+            running_task = form.RunningTask(
+                task=job.tasks[task].name,
+                iteration=iteration,
+                since=start,
+            )
+            running.append(running_task)
 
         return form.Status(
             scenario=self._scenario,
@@ -460,12 +474,7 @@ class LiveRun:
             steps_ended=int(self._done.sum()),
             left=rest,
             share=share,
-            running=[
-                form.RunningTask(
-                    task=job.tasks[task].name, iteration=iteration, since=start
-                )
-                for task, (iteration, start) in self._running.items()
-            ],
+            running=running,
             active_flows=len(self._flows.active),
             flows=self._flows.list_largest(now),
             ports=self._ports(),
@@ -503,20 +512,24 @@ class LiveRun:
             last_end = ends[place]
         rest = None
         if self._phase == "running" and last_end:
-            rest = now * self._scale * (ends[-1] / last_end - 1)
+            rest_of_prediction = ends[-1] / last_end - 1
+            rest = now * self._scale * rest_of_prediction
 
         # Beyond the prediction, or without one, every step counts alike.
-        if count >= min(steps, len(ends)) or not ends[-1]:
+        predicted_steps = min(steps, len(ends))
+        if count >= predicted_steps or not ends[-1]:
             share = count / steps if steps else 1.0
             return share, rest
-        moment = min(max(now, last_end), ends[count])
+        earliest = max(now, last_end)
+        moment = min(earliest, ends[count])
         return float(moment / ends[-1]), rest
 
     def _ports(self) -> list[form.Port]:
         machines = self.problem.cluster.machines
         is_running = self._phase == "running"
 
-        now = np.array([self._now()])
+        moment = self._now()
+        now = np.array([moment])
         rates = self._flows.port_rate
         steps = self.problem.links.steps
         ports = []
@@ -527,8 +540,9 @@ class LiveRun:
             (capacity,) = steps.at(number, now)
             rate = 0.0
             if is_running:
+                decided_rate = float(rates[number])
                 # Differences of rates may leave less than nothing.
-                rate = max(float(rates[number]), 0.0)
+                rate = max(decided_rate, 0.0)
             port = form.Port(
                 port=link.name,
                 machine=machine,
@@ -539,57 +553,3 @@ class LiveRun:
             )
             ports.append(port)
         return ports
-
-
-#: Signs of the bar of a rate.
-_BAR = 12
-
-
-def draw_live(live: LiveRun, console: Console) -> Live:
-    """Return a context manager that draws a live run while it is entered."""
-    return Live(
-        console=console,
-        get_renderable=lambda: live_table(live.status()),
-        refresh_per_second=1 / SAMPLE,
-    )
-
-
-def live_table(status: form.Status) -> Table:
-    """Return one row per machine and shared link, under a line with the figures."""
-    title = (
-        f"{status.scenario}: {status.phase}, iteration {status.iterations_ended}/"
-        f"{status.iterations}, {status.run_time:.2f} s, {status.active_flows} flows"
-    )
-    for name, value in status.figures.items():
-        title += f", {name} {value:.4g}"
-    table = Table("machine", title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.caption = (
-        f"{status.late_steps} late steps, events received "
-        f"{format_duration(status.delay, 2)} after the fastest "
-        f"(worst {format_duration(status.max_delay, 2)} wall)"
-    )
-    for direction in ("out", "in"):
-        table.add_column(direction)
-        table.add_column("rate", justify="right")
-        table.add_column("moved", justify="right")
-
-    rows = defaultdict[str, list[form.Port]](list)
-    for port in status.ports:
-        name = port.machine or port.port
-        rows[name].append(port)
-    for name, ports in rows.items():
-        cells = [name]
-        for port in ports:
-            cells.append(_draw_bar(port))
-            cells.append(format_rate(port.rate))
-            cells.append(format_size(port.bytes))
-        table.add_row(*cells)
-    return table
-
-
-def _draw_bar(port: form.Port) -> str:
-    # A link that is cut carries nothing, of nothing.
-    share = port.rate / port.capacity if port.capacity else 0.0
-    full = round(_BAR * min(share, 1.0))
-    rest = _BAR - full
-    return "█" * full + "░" * rest

@@ -57,29 +57,40 @@ _OF_PORTS = (
 
 def metrics(status: Status) -> str:
     """Return ``status`` as metrics; seconds and bytes are emulated unless ``wall``."""
-    labels = {name: getattr(status, name) for name in ("scenario", "policy", "phase")}
+    names = ("scenario", "policy", "phase")
+    labels = {name: getattr(status, name) for name in names}
     lines = [_metric("run_info", "gauge", "What runs", (labels, 1))]
     for key, name, kind, text in _FIGURES:
         value = getattr(status, key)
-        lines.append(_metric(name, kind, text, ({}, value)))
+        metric = _metric(name, kind, text, ({}, value))
+        lines.append(metric)
     for key, name, kind, text in _OF_PORTS:
         ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
         meaning = f"{text} a direction of a NIC or another link"
-        lines.append(_metric(name, kind, meaning, *ports))
+        metric = _metric(name, kind, meaning, *ports)
+        lines.append(metric)
 
     figures = [({"figure": name}, value) for name, value in status.figures.items()]
     meaning = "Mean of what the tasks reported last"
-    lines.append(_metric("training_figure", "gauge", meaning, *figures))
+    metric = _metric("training_figure", "gauge", meaning, *figures)
+    lines.append(metric)
     return "".join(lines)
 
 
 def _metric(
-    name: str, kind: str, text: str, *samples: tuple[Mapping[str, str], float]
+    name: str,
+    kind: str,
+    text: str,
+    *samples: tuple[Mapping[str, str], float],
 ) -> str:
     """Return one metric with its help; nothing without samples."""
     if not samples:
         return ""
-    lines = [f"# HELP emu_{name} {text}.", f"# TYPE emu_{name} {kind}"]
+
+    lines = [
+        f"# HELP emu_{name} {text}.",
+        f"# TYPE emu_{name} {kind}",
+    ]
     for labels, value in samples:
         pairs = [f'{key}="{for_label(text)}"' for key, text in labels.items()]
         braces = ""
@@ -138,7 +149,8 @@ class Pages:
         of the run as well.
         """
         handler = server()
-        self._strangers.enter(_Visitor(handler))
+        visitor = _Visitor(handler)
+        self._strangers.enter(visitor)
         return handler
 
     def application(self) -> web.Application:
@@ -217,7 +229,8 @@ class Pages:
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
 
         # It has shown the token: it is not closed to make room for others.
-        self._strangers.leave(_Visitor(request.protocol))
+        visitor = _Visitor(request.protocol)
+        self._strangers.leave(visitor)
         response = await handler(request)
         # The headers of a WebSocket have been sent by now.
         if not response.prepared:
@@ -257,7 +270,8 @@ class Pages:
         return web.FileResponse(self._directory / "report.html")
 
     def _has_report(self) -> bool:
-        return (self._directory / "report.html").is_file()
+        report = self._directory / "report.html"
+        return report.is_file()
 
     def _update(self) -> Result:
         status = self._live.status().model_dump()
@@ -282,14 +296,16 @@ def page(live: LiveRun, report: str = "report.html") -> str:
     """
 
     def read(package: str, name: str) -> str:
-        path = files(f"emu.report.{package}") / "assets" / name
+        package_files = files(f"emu.report.{package}")
+        path = package_files / "assets" / name
         return path.read_text("utf-8")
 
     problem = live.problem
     most = problem.links.steps.most.tolist()
     ports = []
     for link, capacity in zip(problem.links, most, strict=True):
-        ports.append({"name": link.name, "capacity": capacity})
+        port = {"name": link.name, "capacity": capacity}
+        ports.append(port)
     facts = {
         "report": report,
         "machines": [machine.name for machine in problem.cluster.machines],
@@ -346,7 +362,8 @@ class Dashboard:
         token: str = "",
     ) -> None:
         self._drawn = "" if token else secrets.token_urlsafe(16)
-        self._pages = Pages(live, token or self._drawn, directory)
+        right_token = token or self._drawn
+        self._pages = Pages(live, right_token, directory)
         self._host = host
         self._port = port
         self._up = threading.Event()
@@ -368,7 +385,9 @@ class Dashboard:
 
         A token that was given is known: it does not go into terminals and their logs.
         """
-        query = f"?token={self._drawn}" if self._drawn else ""
+        query = ""
+        if self._drawn:
+            query = f"?token={self._drawn}"
         address = format_address(self._host, self._port)
         return f"http://{address}/{path}{query}"
 

@@ -117,7 +117,12 @@ class Seen(NamedTuple):
 
 
 #: Position of a viewer that has just come.
-NOTHING = Seen(merged=-1, samples=0, reports=0, spans=0)
+NOTHING = Seen(
+    merged=-1,
+    samples=0,
+    reports=0,
+    spans=0,
+)
 
 
 @dataclass
@@ -141,7 +146,13 @@ class History:
     """[run time, what died and where the job went on] of every restart: run time does
     not count what comes between."""
 
-    def add(self, start: float, end: float, rates: list[float], flows: int) -> None:
+    def add(
+        self,
+        start: float,
+        end: float,
+        rates: list[float],
+        flows: int,
+    ) -> None:
         """Append the sample from ``start`` to ``end``."""
         self.time.append(start)
         self.rates.append(rates)
@@ -162,7 +173,9 @@ class History:
             share = 0.5
             if sum_of_lengths:
                 share = length / sum_of_lengths
-            pairs = zip(self.rates[first], self.rates[first + 1], strict=True)
+            rates = self.rates[first]
+            next_rates = self.rates[first + 1]
+            pairs = zip(rates, next_rates, strict=True)
             self.rates[first] = [
                 share * rate + (1 - share) * next_rate for rate, next_rate in pairs
             ]
@@ -179,7 +192,8 @@ class History:
 
     def report(self, time: float, figure: str, value: float) -> None:
         """Append a figure of training, which is a number: JSON has no other."""
-        self.training.append((time, figure, value))
+        row = (time, figure, value)
+        self.training.append(row)
         if len(self.training) > 4 * self.capacity:
             self._thin_training()
             self.merged += 1
@@ -196,7 +210,13 @@ class History:
             counts[figure] += 1
         self.training = rows
 
-    def ran(self, task: int, iteration: int, start: float, end: float) -> None:
+    def ran(
+        self,
+        task: int,
+        iteration: int,
+        start: float,
+        end: float,
+    ) -> None:
         """Append a task iteration that ended."""
         span = (task, iteration, start, end)
         self.spans.append(span)
@@ -208,7 +228,8 @@ class History:
     def to_json(self) -> Result:
         """Return everything, rates per port."""
         # A page draws a curve per port; samples that are added later come as rows.
-        rates = [list(port) for port in zip(*self.rates, strict=True)]
+        rates_of_ports = zip(*self.rates, strict=True)
+        rates = [list(rates_of_port) for rates_of_port in rates_of_ports]
         content = self._after(NOTHING)
         content["rates"] = rates
         return content
@@ -239,5 +260,7 @@ class History:
             spans=len(self.spans),
         )
         if seen.merged != self.merged:
-            return {"history": self.to_json()}, now
-        return {"samples": self._after(seen)}, now
+            history = self.to_json()
+            return {"history": history}, now
+        samples = self._after(seen)
+        return {"samples": samples}, now

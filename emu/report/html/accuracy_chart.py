@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from emu.report.html.chart_data import Charts
-from emu.report.trace import pack_columns
+from emu.report.lanes import pack_columns
 
 #: Units of the axis of times, by the seconds of one; the longest curve has two or more.
 _CLOCKS = {

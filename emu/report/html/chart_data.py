@@ -20,7 +20,7 @@ from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.link_load import fluid_bytes, mean_rates, pieces, sum_rates
 from emu.problem import Problem, RateHistory, Schedule, disturbances
 from emu.report.death_bands import death_bands
-from emu.report.trace import Crossings, crossings, pack_columns
+from emu.report.lanes import Crossings, crossings, pack_columns
 from emu.runs.recorded_run import RecordedRun
 
 #: Of a link of the critical path, beside its cause.
@@ -46,14 +46,18 @@ def chart_data(run: RecordedRun) -> Charts:
         runs.append(run_bars("emulated", run.emulated))
     if run.simulated is not None:
         runs.append(run_bars("simulated", run.simulated))
-    end = max((bars["makespan"] for bars in runs), default=0.0)
+    makespans = [bars["makespan"] for bars in runs]
+    end = max(makespans, default=0.0)
     deaths = death_bands(run.result)
-    bands = [*disturbances(problem.cluster, end), *deaths]
+    cluster_bands = disturbances(problem.cluster, end)
+    bands = [*cluster_bands, *deaths]
+    begins = [band.since for band in deaths]
 
     job = problem.job
     edges = []
     for edge, name in zip(job.edges, job.edge_names, strict=True):
-        edges.append([edge.source, edge.destination, name])
+        row = [edge.source, edge.destination, name]
+        edges.append(row)
     return {
         "iterations": job.iterations,
         "machines": [machine.name for machine in problem.cluster.machines],
@@ -62,7 +66,7 @@ def chart_data(run: RecordedRun) -> Charts:
         "ports": _list_ports(problem),
         "bands": [vars(band) for band in bands],
         # Below 0 where deaths ended attempts: the last one begins at 0.
-        "start": min((band.since for band in deaths), default=0.0),
+        "start": min(begins, default=0.0),
         "end": end,
         "runs": runs,
     }
@@ -109,10 +113,12 @@ def _list_ports(problem: Problem) -> list[Charts]:
 def run_bars(name: str, schedule: Schedule) -> Charts:
     """Return the bars, chain and curves of one schedule."""
     job = schedule.problem.job
-    has_own_lane = np.array(job.lanes) == np.arange(len(job.tasks))
+    numbers = np.arange(len(job.tasks))
+    has_own_lane = np.array(job.lanes) == numbers
     # Bars of a lane must not overlap: in one of many tasks none without length is.
     is_long = schedule.task_end > schedule.task_start
-    is_shown = schedule.bars() & (has_own_lane[:, None] | is_long)
+    has_place = has_own_lane[:, None] | is_long
+    is_shown = schedule.bars() & has_place
     task, iteration = np.nonzero(is_shown)
     flows = schedule.flows()
     positions = tuple(flows.T)
@@ -161,7 +167,8 @@ def _rate_curves(schedule: Schedule) -> dict[str, list[Charts]]:
         curves[name] = []
         for times, rates_of_port in steps_of_ports:
             time, rate = thin(times, rates_of_port, schedule.length)
-            curves[name].append(pack_columns(time=time, rate=rate))
+            curve = pack_columns(time=time, rate=rate)
+            curves[name].append(curve)
     return curves
 
 
@@ -194,13 +201,16 @@ def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
     measured, so its lateness is spread over all of it.
     """
     # NaN is of flows that did not take place.
-    moved_bytes = fluid_bytes(pieces(schedule, rates))
+    rate_pieces = pieces(schedule, rates)
+    moved_bytes = fluid_bytes(rate_pieces)
     sizes = np.nan_to_num(moved_bytes)
     volumes = np.nan_to_num(schedule.flow_bytes)
     # Rates that amount to no byte cannot be scaled to any, and stay 0.
-    scale = np.divide(volumes, sizes, out=np.ones_like(sizes), where=sizes > 0)
+    unscaled = np.ones_like(sizes)
+    scale = np.divide(volumes, sizes, out=unscaled, where=sizes > 0)
     scale_of_rates = scale[rates.edge, rates.iteration]
-    return replace(rates, rate=rates.rate * scale_of_rates)
+    scaled_rate = rates.rate * scale_of_rates
+    return replace(rates, rate=scaled_rate)
 
 
 def thin(
@@ -216,8 +226,10 @@ def thin(
     if len(time) <= points:
         return time, rate
     # Means over equal spans keep the area, which is bytes: samples would not.
-    steps = rate[:-1] * np.diff(time)
-    area = np.concatenate([[0.0], np.cumsum(steps)])
+    seconds = np.diff(time)
+    steps = rate[:-1] * seconds
+    area_after = np.cumsum(steps)
+    area = np.concatenate([[0.0], area_after])
     last = time[-1]
     curve_end = max(end, float(last))
     edges = np.linspace(time[0], curve_end, points + 1)
@@ -227,7 +239,8 @@ def thin(
     is_beyond = edges > last
     seconds_beyond = edges[is_beyond] - last
     sums[is_beyond] += rate[-1] * seconds_beyond
-    return edges[:-1], np.diff(sums) / np.diff(edges)
+    means = np.diff(sums) / np.diff(edges)
+    return edges[:-1], means
 
 
 class Point(NamedTuple):
@@ -298,6 +311,7 @@ def _means(points: Sequence[Point]) -> list[list[float]]:
     for _, group in sorted(by_iteration.items()):
         # A point begins with its time, by which the largest is the last.
         last = max(group)
-        mean = math.fsum(point.value for point in group) / len(group)
+        values = [point.value for point in group]
+        mean = math.fsum(values) / len(group)
         means.append([last.time, mean])
     return means

@@ -24,8 +24,8 @@ from emu.prediction.analysis.traffic import (
 from emu.report.facts import lab_facts
 from emu.report.html.chart_data import Charts, pack_flows
 from emu.report.html.markup import bullets, chart, figures, page_title, section, table
+from emu.report.lanes import Crossings, pack_columns, pack_lanes_per_group
 from emu.report.terminal import facts_table, plain_table
-from emu.report.trace import Crossings, pack_columns, pack_lanes_per_group
 from emu.runs.array_files import FILE, read_samples, read_traffic
 from emu.runs.lab_file import LabResult, duration_of, log_name, read_lab
 from emu.units import format_duration, format_rate, format_size
@@ -289,7 +289,12 @@ def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
         sender, receiver = divmod(pair, len(tasks))
         name = f"{names[sender]}->{names[receiver]}"
         edges.append((sender, receiver, name))
-    return Talks(tasks=tasks, found=rows, edge=edge, edges=edges)
+    return Talks(
+        tasks=tasks,
+        found=rows,
+        edge=edge,
+        edges=edges,
+    )
 
 
 def _tasks(
@@ -418,7 +423,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
         missing.append(str(error))
         traffic = _no_traffic(lab)
     talks = talks_of(lab["programs"], traffic)
-    data = lab_data(lab, traffic, talks, samples)
+    data = lab_data(lab, traffic=traffic, talks=talks, samples=samples)
 
     matrix = ""
     if "crossed" in lab:

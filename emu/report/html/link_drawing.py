@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
-    """Return both ends of every link, and which machines touch junctions directly.
+def _join_ends(cluster: Cluster) -> tuple[list[int], dict[int, set[int]]]:
+    """Return the root of every end of a link, and which machines' routes end there.
 
-    An end that one machine alone begins or ends routes with is that machine.
+    Ends that touch have one root.
     """
-    # Link i has the ends 2 i and 2 i + 1. Ends that touch have one root.
-    root = list(range(2 * len(cluster.links)))
+    # Link i has the ends 2 i and 2 i + 1.
+    end_count = 2 * len(cluster.links)
+    root = list(range(end_count))
 
     def find(end: int) -> int:
         if root[end] == end:
@@ -65,7 +66,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
 
     machines_at = defaultdict[int, set[int]](set)
     machines = range(len(cluster.machines))
-    for source, destination in itertools.product(machines, machines):
+    pairs = itertools.product(machines, machines)
+    for source, destination in pairs:
         route = cluster.links.route(source, destination)
         if not route:
             continue
@@ -73,13 +75,24 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
             head = find(2 * link + 1)
             next_tail = find(2 * next_link)
             root[head] = next_tail
-        first_end = 2 * route[0]
-        last_end = 2 * route[-1] + 1
+        first_link = route[0]
+        last_link = route[-1]
+        first_end = 2 * first_link
+        last_end = 2 * last_link + 1
         machines_at[first_end].add(source)
         machines_at[last_end].add(destination)
 
-    roots = [find(end) for end in range(len(root))]
-    touching = np.bincount(roots, minlength=len(root))
+    roots = [find(end) for end in range(end_count)]
+    return roots, machines_at
+
+
+def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
+    """Return both ends of every link, and which machines touch junctions directly.
+
+    An end that one machine alone begins or ends routes with is that machine.
+    """
+    roots, machines_at = _join_ends(cluster)
+    touching = np.bincount(roots, minlength=len(roots))
     distinct = dict.fromkeys(roots)
     number_of = {end: number for number, end in enumerate(distinct)}
     nodes: list[Node] = []
@@ -89,7 +102,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
         # No other link ends there, and one machine alone uses it: it is that machine.
         if touching[junction] == 1 and len(members) == 1:
             (machine,) = members
-            nodes.append(Node(machine, is_junction=False))
+            disc = Node(machine, is_junction=False)
+            nodes.append(disc)
         else:
             node = Node(number_of[junction], is_junction=True)
             nodes.append(node)
@@ -99,7 +113,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
 
     tails = nodes[::2]
     heads = nodes[1::2]
-    return list(zip(tails, heads, strict=True)), spokes
+    ends = list(zip(tails, heads, strict=True))
+    return ends, spokes
 
 
 def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
@@ -107,21 +122,26 @@ def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
     # Half a step off the top (y grows downwards): two machines stand side by side.
     steps = np.arange(machines) + 0.5
     angles = 2 * np.pi * steps / machines - np.pi / 2
-    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    sides = [np.cos(angles), np.sin(angles)]
+    ring = np.stack(sides, axis=1)
     places: dict[Node, Floats] = {}
     for machine, place in enumerate(ring):
-        places[Node(machine, is_junction=False)] = place
-    for node, middle in _middles(places, joined).items():
+        disc = Node(machine, is_junction=False)
+        places[disc] = place
+    middles = _middles(places, joined)
+    for node, middle in middles.items():
         # Junctions with the same neighbours would hide each other.
         distances = [np.abs(middle - place).max() for place in places.values()]
         # In radii of the ring: 0.05 are 13 to 21 pixels, and a square has 10.
         crowd = [distance for distance in distances if distance < 0.05]
-        aside = 0.12 * len(crowd) * np.array([1.0, 0.6])
+        direction = np.array([1.0, 0.6])
+        aside = 0.12 * len(crowd) * direction
         places[node] = middle + aside
 
     # A margin for discs with their names, and for links that both ends join.
     centre = np.array([_WIDTH / 2, _HEIGHT / 2])
-    scale = centre - np.array([60, 50])
+    margin = np.array([60, 50])
+    scale = centre - margin
     return {node: centre + scale * place for node, place in places.items()}
 
 
@@ -133,13 +153,15 @@ def _middles(
     The places are those of springs at rest, one per pair of ``joined``.
     """
     row: dict[Node, int] = {}
-    for node in itertools.chain.from_iterable(joined):
+    nodes = itertools.chain.from_iterable(joined)
+    for node in nodes:
         if node.is_junction and node not in row:
             row[node] = len(row)
     junctions = list(row)
 
     matrix = 1e-3 * np.eye(len(junctions))  # one that nothing holds has a place, too
-    offsets = np.zeros((len(junctions), 2))
+    shape = (len(junctions), 2)
+    offsets = np.zeros(shape)
     for tail, head in joined:
         pairs = ((tail, head), (head, tail))
         for node, neighbour in pairs:
@@ -168,7 +190,8 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     uses = [row["used"] for row in rows]
     # Where nothing moved, no link is the busiest, and all shares are 0.
     most = max(uses, default=0.0) or 1.0
-    by_use = sorted(range(len(rows)), key=uses.__getitem__)
+    ports = range(len(rows))
+    by_use = sorted(ports, key=uses.__getitem__)
 
     parts = []
     for machine, junction in sorted(spokes):
@@ -191,9 +214,11 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
         if row["bytes"]:
             tail, head = ends[port]
             _, middle = _bend(place_of[tail], place_of[head])
-            parts.append(_label(middle, row["port"], kind="name"))
+            name = _label(middle, row["port"], kind="name")
+            parts.append(name)
     for node, place in place_of.items():
-        parts.append(_node(node, place, cluster))
+        mark = _node(node, place, cluster)
+        parts.append(mark)
     content = "".join(parts)
     return (
         f'<div class="scroll"><svg class="links" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
@@ -205,12 +230,15 @@ def _node(node: Node, place: Floats, cluster: Cluster) -> str:
     """Return a junction as a small square, or a machine as a disc with its name."""
     x, y = place
     if node.is_junction:
-        corner = f'x="{x - 5:.0f}" y="{y - 5:.0f}"'
+        left = x - 5
+        top = y - 5
+        corner = f'x="{left:.0f}" y="{top:.0f}"'
         return f'<rect class="junction" {corner} width="10" height="10"/>'
     name = cluster.machines[node.number].name
     disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
     # A disc of 38 pixels has room for six letters; the pointer shows the whole name.
-    return disc + _label(place, text=name[:6], kind="inside", title=name)
+    label = _label(place, text=name[:6], kind="inside", title=name)
+    return disc + label
 
 
 def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
@@ -221,7 +249,9 @@ def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     across = np.array([-down, right])
     length = max(math.hypot(right, down), 1.0)
     bulge = min(0.12 * length + 8, 34)
-    control = (tail + head) / 2 + across / length * bulge
+    chord_middle = (tail + head) / 2
+    unit = across / length
+    control = chord_middle + unit * bulge
     # A quadratic Bezier curve at its parameter 1/2.
     middle = (tail + 2 * control + head) / 4
     return control, middle
@@ -245,7 +275,8 @@ def _link(
     colour = f"rgb({texts})"
     if (tail == head).all():  # both ends are at one junction
         x, y = tail
-        shape = f'<circle fill="none" cx="{x + 22:.0f}" cy="{y:.0f}" r="22"/>'
+        centre = x + 22
+        shape = f'<circle fill="none" cx="{centre:.0f}" cy="{y:.0f}" r="22"/>'
     else:
         control, middle = _bend(tail, head)
         curve = _path(tail, control, head)
@@ -253,10 +284,11 @@ def _link(
         shape += _arrow(middle, head - tail, colour)
 
     attribute = "" if used else ' class="unused"'
+    title = escape(figures)
     width = 1 + 5 * use
     return (
         f'<g stroke="{colour}" stroke-width="{width:.1f}"{attribute}>'
-        f"<title>{escape(figures)}</title>{shape}</g>"
+        f"<title>{title}</title>{shape}</g>"
     )
 
 
@@ -286,7 +318,8 @@ def _write_figures(row: Row, makespan: float) -> str:
 
 def _path(*points: Floats) -> str:
     """Return the data of a line through two points, or of a curve of three."""
-    begin, *rest = (f"{x:.0f} {y:.0f}" for x, y in points)
+    point_texts = [f"{x:.0f} {y:.0f}" for x, y in points]
+    begin, *rest = point_texts
     command = "Q" if len(rest) > 1 else "L"
     points_after = " ".join(rest)
     return f"M{begin}{command}{points_after}"
@@ -300,8 +333,9 @@ def _label(
 ) -> str:
     x, y = place
     hint = f"<title>{escape(title)}</title>" if title else ""
+    # SVG puts the base line of a text at y; 4 pixels further down it looks centred.
+    base_line = y + 4
     return (
-        # SVG puts the base line of a text at y; 4 pixels further down it looks centred.
-        f'<text class="{kind}" text-anchor="middle" x="{x:.0f}" y="{y + 4:.0f}">'
+        f'<text class="{kind}" text-anchor="middle" x="{x:.0f}" y="{base_line:.0f}">'
         f"{hint}{escape(text)}</text>"
     )

@@ -25,7 +25,7 @@ from emu.prediction.analysis.task_moves import NO_MOVES
 from emu.prediction.placement import resource_loads
 from emu.problem import Problem, Schedule
 from emu.report import explanation_tables as words
-from emu.report import facts
+from emu.report import facts, run_tables
 from emu.report.html import markup as html
 from emu.report.html.chart_data import Charts, chart_data, training_data
 from emu.report.html.lab_page import lab_parts
@@ -53,9 +53,11 @@ def headline(result: Result) -> str:
     first = [fact for fact in all_facts if fact.label in FIRST]
     labels = (*FIRST, *_ELSEWHERE)
     further = [fact for fact in all_facts if fact.label not in labels]
+    shown = html.figures(first)
+    folded = html.figures(further)
     return (
-        f"{html.figures(first)}<details class=more>"
-        f"<summary>Further figures</summary>{html.figures(further)}</details>"
+        f"{shown}<details class=more>"
+        f"<summary>Further figures</summary>{folded}</details>"
     )
 
 
@@ -63,11 +65,14 @@ def verdict_reasons(verdict: Result | None) -> str:
     """Return why a run is not trusted, and what to do; nothing when it is."""
     if verdict is None:
         return ""
-    return "".join(
-        f"<h3>{title}</h3>{html.bullets(verdict[key])}"
-        for title, key in (("Reasons", "reasons"), ("What to do", "remedies"))
-        if verdict.get(key)
-    )
+
+    titles = {"reasons": "Reasons", "remedies": "What to do"}
+    sections = []
+    for key, title in titles.items():
+        if verdict.get(key):
+            bullets = html.bullets(verdict[key])
+            sections.append(f"<h3>{title}</h3>{bullets}")
+    return "".join(sections)
 
 
 def chain_table(run: RecordedRun) -> str:
@@ -86,7 +91,9 @@ def chain_table(run: RecordedRun) -> str:
         if schedule.outages.seconds:
             seconds["deaths"] = schedule.outages.seconds
         sums.append(seconds)
-    causes = dict.fromkeys(cause for seconds in sums for cause in seconds)
+    causes: dict[str, None] = {}
+    for seconds in sums:
+        causes |= dict.fromkeys(seconds)
     if not causes:
         return ""
 
@@ -119,7 +126,11 @@ def story(schedule: Schedule) -> str:
 
     # `sums` has the longest first.
     cause = next(iter(shares))
-    parts = chain.sums(lambda link: (_cause(link), _name_place(schedule.problem, link)))
+
+    def cause_and_place(link: ChainLink) -> tuple[Cause, str]:
+        return _cause(link), _name_place(schedule.problem, link)
+
+    parts = chain.sums(cause_and_place)
     place = next(name for kind, name in parts if kind is cause)
     # Of the last attempt, as the path is: seconds of deaths are no share of it.
     share = shares[cause] / schedule.length
@@ -132,7 +143,9 @@ def story(schedule: Schedule) -> str:
 
 def _cause(link: ChainLink) -> Cause:
     """Return the cause; whatever moves is a transfer, as on the cards."""
-    return Cause.TRANSFER if link.cause in MOVING else link.cause
+    if link.cause in MOVING:
+        return Cause.TRANSFER
+    return link.cause
 
 
 def _name_place(problem: Problem, link: ChainLink) -> str:
@@ -171,36 +184,41 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             for number, (task, place) in enumerate(places)
             if place == position
         }
-        chips = "".join(
-            f'<span class=chip title="{escape(kind)}">{escape(name)}</span>'
-            for name, kind in names.items()
-        )
+        chips = []
+        for name, kind in names.items():
+            chip = f'<span class=chip title="{escape(kind)}">{escape(name)}</span>'
+            chips.append(chip)
 
         meters = []
         for load in loads:
             if load.machine == machine.name and (load.used or load.fraction):
                 text = words.load_words(load, " of ", " of no limit")
-                meters.append(html.meter(load.resource, load.fraction, text))
-        for port in problem.links.of_machine(position) if use_of_ports else ():
+                meter = html.meter(load.resource, load.fraction, text)
+                meters.append(meter)
+        ports = problem.links.of_machine(position) if use_of_ports else ()
+        for port in ports:
             link = problem.links[port]
             use = use_of_ports[port]["used"]
             text = f"{use:.0%} of {format_rate(link.capacity)}"
-            meters.append(html.meter(f"NIC {link.direction}", use, text))
+            meter = html.meter(f"NIC {link.direction}", use, text)
+            meters.append(meter)
 
+        title = escape(machine.name)
         cards.append(
-            f"<div class=card><h3>{escape(machine.name)}</h3>"
-            f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
+            f"<div class=card><h3>{title}</h3>"
+            f"<div class=chips>{''.join(chips)}</div>{''.join(meters)}</div>"
         )
-    return f"<div class=cards>{''.join(cards)}</div>"
+    all_cards = "".join(cards)
+    return f"<div class=cards>{all_cards}</div>"
 
 
 def edges_section(result: Result) -> str:
     """Return the bytes over the network: per kind of payload, and per kind of edge."""
-    lines = [facts.payload_line(result.get("payloads", {}))]
+    lines = [run_tables.payload_line(result.get("payloads", {}))]
     if "cache" in result:
         lines.append(cache_line(result["cache"]))
     remarks = [f"<p class=remark>{escape(line)}.</p>" for line in lines if line]
-    table = facts.flow_table(result["edges"])
+    table = run_tables.flow_table(result["edges"])
     return "".join(remarks) + html.table(table)
 
 
@@ -245,7 +263,8 @@ def difference_by_cause(run: RecordedRun) -> str:
     if run.emulated is None or run.simulated is None:
         return ""
     parts = divergences(run.emulated, run.simulated)
-    return html.table(words.apart(run.emulated, run.simulated, parts))
+    table = words.apart(run.emulated, run.simulated, parts)
+    return html.table(table)
 
 
 #: Sources that the browser may load: none. The page is whole.
@@ -273,7 +292,8 @@ def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
     target = out or run / "report.html"
-    write_atomic(target, report_page(run, helpful=helpful))
+    page = report_page(run, helpful=helpful)
+    write_atomic(target, page)
     return target
 
 
@@ -310,8 +330,15 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
     data["training"] = []
     if "virtual" not in result:
         data["training"] = read(lambda: training_data(run / "training.csv")) or []
-    body = _body(record, result, data, missing, helpful=helpful)
-    return whole_page(str(result.get("scenario", run.name)), body, data)
+    body = _body(
+        record,
+        result=result,
+        data=data,
+        missing=missing,
+        helpful=helpful,
+    )
+    name = str(result.get("scenario", run.name))
+    return whole_page(name, body, data)
 
 
 def _body(
@@ -352,9 +379,9 @@ def _body(
         cards = placement_cards(recorded.problem, best)
         parts.append(html.section("placement", "Placement", cards, note=_PLACEMENT))
     tables: dict[str, tuple[str, Callable[[], str]]] = {
-        "kinds": ("Tasks per kind", lambda: html.table(facts.kinds_table(result))),
+        "kinds": ("Tasks per kind", lambda: html.table(run_tables.kinds_table(result))),
         "edges": (_EDGES, lambda: edges_section(result)),
-        "ports": (_NICS, lambda: html.table(facts.port_table(result["ports"]))),
+        "ports": (_NICS, lambda: html.table(run_tables.port_table(result["ports"]))),
     }
     for key, (title, make) in tables.items():
         if key in result:
@@ -400,17 +427,19 @@ def _causes(
 
 def _budget(result: Result) -> str:
     """Return the difference by what the host did; empty where that is nothing."""
-    if not any(result.get("error_budget", {}).values()):
+    error_budget = result.get("error_budget", {})
+    if not any(error_budget.values()):
         return ""
-    return html.table(facts.budget_table(result))
+    return html.table(run_tables.budget_table(result))
 
 
 def _warnings(missing: list[str]) -> str:
     if not missing:
         return ""
+    bullets = html.bullets(dict.fromkeys(missing))
     return (
         "<section class=missing id=missing><h2>Missing from this run directory</h2>"
-        f"{html.bullets(dict.fromkeys(missing))}</section>"
+        f"{bullets}</section>"
     )
 
 
@@ -418,7 +447,8 @@ def whole_page(title: str, body: str, data: Charts) -> str:
     """Return a page with its style, its scripts and their data."""
     assets = files("emu.report.html") / "assets"
     style = (assets / "report.css").read_text("utf-8")
-    scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)
+    script_texts = [(assets / name).read_text("utf-8") for name in _SCRIPTS]
+    scripts = "\n".join(script_texts)
 
     # A "<" in a name must not end the element that holds the data.
     # NaN is no JSON: with one the browser would refuse the data of all charts.

@@ -33,7 +33,7 @@ from emu.problem import (
     Task,
     Tuner,
 )
-from emu.report.facts import headline
+from emu.report.run_tables import headline
 from emu.report.terminal import terminal
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads

@@ -34,7 +34,7 @@ from emu.problem import (
     Task,
 )
 from emu.problem.workloads import RELEASE
-from emu.report.explanation_tables import pace_line
+from emu.report.figure_rows import pace_line
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads

@@ -10,7 +10,7 @@ import pytest
 from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.scheduling import Decisions
 from emu.prediction.scheduling.scheduler import RateSegments
-from emu.report.dashboard.live_run import live_table
+from emu.report.dashboard.live_table import live_table
 from emu.report.dashboard.server import metrics
 from emu.report.dashboard.status import NOTHING, SPANS, History
 from emu.report.terminal import terminal
