@@ -48,7 +48,8 @@ class BatchPlan:
         least = min(self.samplers, self.batch_size, *self.fanouts)
         if least < 1 or not self.fanouts:
             raise ValueError("samplers, batch size and fanouts must be at least 1")
-        if self.epoch not in {"replicate", "shard", "local"}:
+        is_known = self.epoch in {"replicate", "shard", "local"}
+        if not is_known:
             raise ValueError(f"epoch is {self.epoch}, not replicate, shard or local")
 
     @classmethod
@@ -129,7 +130,8 @@ class BatchPlan:
 
         # A permutation of its own for every sampler and epoch.
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
-        places = np.empty(last - first, np.int64)
+        size = last - first
+        places = np.empty(size, np.int64)
         # Only the places of this batch: a whole permutation of papers100M's training
         # set would take 10 MB per sampler and process.
         lib.permuted(first, last, len(share), key, pointer(places))

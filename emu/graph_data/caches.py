@@ -134,7 +134,12 @@ def _chance_to_miss(structure: Structure, draws: Floats, misses: Floats) -> Floa
 
 
 @lru_cache(maxsize=64)
-def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) -> Ints:
+def choose_rows(
+    dataset: Dataset,
+    plan: BatchPlan,
+    cache: CachePlan,
+    home: int,
+) -> Ints:
     """Return the vertices, ascending, whose rows the machine of a store begins with.
 
     The first of those that others own: of ``degree`` by neighbours, of ``vip`` by the
@@ -187,7 +192,13 @@ def kept_batches(dataset: Dataset, plan: BatchPlan, sampler: int) -> Drawer:
     train = plan.walk(dataset)
 
     def draw(iteration: int) -> Array:
-        batch = draw_batch(dataset, plan, train, sampler, iteration)
+        batch = draw_batch(
+            dataset,
+            plan=plan,
+            train=train,
+            sampler=sampler,
+            iteration=iteration,
+        )
         return batch.vertices
 
     return draw
@@ -388,8 +399,23 @@ def open_cache(
     ``draw``: its batches, default is to draw each anew.
     """
     if cache.policy == HOT:
-        return HotCache(dataset, plan, cache, sampler, first, batches, draw)
-    return SamplerCache(dataset, plan, cache, sampler, first, draw)
+        return HotCache(
+            dataset=dataset,
+            plan=plan,
+            cache=cache,
+            sampler=sampler,
+            first=first,
+            batches=batches,
+            draw=draw,
+        )
+    return SamplerCache(
+        dataset=dataset,
+        plan=plan,
+        cache=cache,
+        sampler=sampler,
+        first=first,
+        draw=draw,
+    )
 
 
 def _count_by_store(
@@ -462,6 +488,36 @@ def batch_counts(
 _AT_ONCE = 20
 
 
+def _count_batch(
+    dataset: Dataset,
+    plan: BatchPlan,
+    train: Ints,
+    sampler: int,
+    iteration: int,
+    held: SamplerCache | None = None,
+) -> SampleCounts:
+    """Return the counts of one mini-batch, by what its sampler has of other stores."""
+    batch = draw_batch(
+        dataset,
+        plan=plan,
+        train=train,
+        sampler=sampler,
+        iteration=iteration,
+    )
+    early = None
+    hits = None
+    if held is not None:
+        early = held.look_ahead()
+        hits = held.look(batch.vertices)
+    return batch_counts(
+        batch,
+        owner=dataset.owner,
+        stores=dataset.parts,
+        hits=hits,
+        early=early,
+    )
+
+
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
 def count_samples(
     dataset: Dataset,
@@ -471,27 +527,14 @@ def count_samples(
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
     train = plan.walk(dataset)
-
-    def count(
-        sampler: int,
-        iteration: int,
-        held: SamplerCache | None = None,
-    ) -> SampleCounts:
-        batch = draw_batch(dataset, plan, train, sampler, iteration)
-        early = None
-        hits = None
-        if held is not None:
-            early = held.look_ahead()
-            hits = held.look(batch.vertices)
-        return batch_counts(batch, dataset.owner, dataset.parts, hits, early)
+    count = partial(_count_batch, dataset, plan, train)
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
         # Rows that are kept depend on the batches before: one sampler is one task.
         draw = kept_batches(dataset, plan, sampler)
-        sampler_cache = open_cache(dataset, plan, cache, sampler, 0, batches, draw)
-        iterations = range(batches)
-        counts = [count(sampler, number, sampler_cache) for number in iterations]
+        held = open_cache(dataset, plan, cache, sampler, 0, batches, draw)
+        counts = [count(sampler, number, held) for number in range(batches)]
         return tuple(counts)
 
     def count_some(sampler: int, iterations: range) -> list[SampleCounts]:

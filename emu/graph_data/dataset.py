@@ -134,7 +134,8 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
 def _induced(structure: Structure, members: Ints) -> Structure:
     """Return the edges between some vertices, which are numbered anew."""
     position = np.full(structure.vertices, -1, np.int64)
-    position[members] = np.arange(len(members))
+    numbers = np.arange(len(members))
+    position[members] = numbers
     indptr, neighbours = structure.neighbours(members)
     places = position[neighbours]
     is_inside = places >= 0
@@ -258,7 +259,9 @@ class Dataset:
     def structure(self) -> Structure:
         """In-neighbours of every vertex."""
         array = self._prepared.array
-        return Structure(indptr=array("indptr"), indices=array("indices"))
+        indptr = array("indptr")
+        indices = array("indices")
+        return Structure(indptr, indices)
 
     labels: SmallInts = _map_once("labels")
     """Class of every vertex, -1 where unknown."""
@@ -282,14 +285,16 @@ class Dataset:
         # A view of the mapped file; only the repeated columns below are copied.
         if self.feature_length <= self._columns:
             return rows[:, : self.feature_length]
-        columns = np.arange(self.feature_length) % self._columns
+        numbers = np.arange(self.feature_length)
+        columns = numbers % self._columns
         return rows[:, columns]
 
     def look_at(self, vertices: Ints) -> Rows:
         """Return features of a few vertices, past the checksums of whole partitions."""
         # A few rows do not justify reading whole partitions for their checksums.
         if not self._looks:
-            names = [f"features_{part}" for part in range(self.parts)]
+            parts = range(self.parts)
+            names = [f"features_{part}" for part in parts]
             self._looks = [self._prepared.map_unchecked(name) for name in names]
         owners = self.owner[vertices]
         rows_of_owners = self.local[vertices]
@@ -385,7 +390,8 @@ def open_dataset(
 
 def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
     # Refused before the graph is cut, which takes far longer.
-    for ids in (graph.train, graph.valid, graph.test):
+    split = (graph.train, graph.valid, graph.test)
+    for ids in split:
         is_unlabelled = graph.labels[ids] < 0
         if is_unlabelled.any():
             unlabelled = ids[is_unlabelled]
@@ -415,7 +421,8 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
                 # A row of zeros stays one.
                 rows = rows / np.maximum(length, smallest)
             owners = owner[vertices]
-            yield [rows[owners == part] for part in range(spec.parts)]
+            parts = range(spec.parts)
+            yield [rows[owners == part] for part in parts]
 
     prepared.write_rows(folder, shapes, by_part())
     return {
@@ -446,7 +453,8 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> SmallInts:
             path=graph.origin,
         )
     # A DistDGL folder fixes the number of parts; a job cannot have another.
-    parts = int(graph.owner.max()) + 1
+    last_part = int(graph.owner.max())
+    parts = last_part + 1
     if parts != spec.parts:
         problem = f"was imported in {parts} parts, the job has {spec.parts} graph "
         raise DataError(f"{problem}stores, one per machine", path=graph.origin)

@@ -175,9 +175,11 @@ class DrawnStructure(Structure):
         shares = np.full(len(targets), anywhere)
         for part, bounds in self._groups:
             begin, end = _range_around(vertices, bounds)
-            group_weight = self.prefix[end] - self.prefix[begin]
+            weight_before = self.prefix[begin]
+            group_weight = self.prefix[end] - weight_before
             is_inside = (begin <= targets) & (targets < end)
-            shares += np.where(is_inside, part / group_weight, 0.0)
+            density = part / group_weight
+            shares += np.where(is_inside, density, 0.0)
         return shares * self.weights_of(targets)
 
     def expect_hits(self, draws: Floats) -> Floats:
@@ -222,8 +224,9 @@ class DrawnStructure(Structure):
     def draw(self, frontier: Ids, fanout: int, key: np.uint64) -> tuple[Ids, Positions]:
         """Return at most ``fanout`` neighbours of each vertex, and whose they are."""
         counts = self.draws_of(frontier)
-        most = np.ceil(_SPARE * self.repeats * fanout)
-        wanted = np.minimum(counts, int(most))
+        needed = _SPARE * self.repeats * fanout
+        most = int(np.ceil(needed))
+        wanted = np.minimum(counts, most)
         rows, ranks = _number_draws(wanted)
         vertices = frontier[rows]
         # One of each of so many equal ranges of its draws: none is taken twice.
@@ -349,8 +352,9 @@ class DrawnGraph(Dataset):
     def graph(self) -> tuple[int, ...]:
         """Sizes, and a hash of what all is drawn by, equal for all partitions."""
         causes = f"{asdict(self.drawn.preset)} {self.drawn.key}"
-        digest = sha256(causes.encode()).digest()
-        number = int.from_bytes(digest[:8], "big")
+        hasher = sha256(causes.encode())
+        first_bytes = hasher.digest()[:8]
+        number = int.from_bytes(first_bytes, "big")
         return (
             self.vertices,
             self.edges,
@@ -475,7 +479,8 @@ class DrawnGraph(Dataset):
         reads = counts > 0
         deviations = np.sqrt(variances[reads])
         errors = deviations / counts[reads]
-        return float(_DEVIATIONS * errors.max(initial=0.0))
+        largest_error = errors.max(initial=0.0)
+        return float(_DEVIATIONS * largest_error)
 
     @cached_property
     def crossing_shares(self) -> list[float]:

@@ -163,7 +163,8 @@ def _best_swap(
     count = structure.vertices
     # Both ends as one number: isin compares numbers, not pairs.
     leaving_rows = np.arange(len(leaving))
-    pair_keys = leaving_rows * count + joining[places]
+    partners = joining[places]
+    pair_keys = leaving_rows * count + partners
     row, source = leaving_edges
     edge_keys = row * count + source
     between_them = 2 * np.isin(pair_keys, edge_keys)

@@ -180,11 +180,13 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
     answers = [row for row in candidates if not row.refused]
     for row in answers:
         if 0 < len(row.moves) <= _LISTED:
-            moves = ", ".join(map(str, row.moves))
+            move_texts = map(str, row.moves)
+            moves = ", ".join(move_texts)
             yield f"{row.placement}: {moves}"
     for row in answers:
         # The last digits move either row: the one that they move more decides.
-        shift = max(row.answer.rounding, first.answer.rounding)
+        roundings = (row.answer.rounding, first.answer.rounding)
+        shift = max(roundings)
         distance = abs(row.makespan - first.makespan)
         if 0 < distance < shift:
             length = format_duration(shift)

@@ -47,8 +47,11 @@ def write_pair(apart: Interval | None) -> str:
     # One draw alone has no interval, and neither have draws without any spread.
     if not apart.half:
         return format_ratio(apart.mean)
-    mean = format_number(100 * apart.mean, 2, "+")
-    half = format_number(100 * apart.half, 2)
+    mean_percent = 100 * apart.mean
+    half_percent = 100 * apart.half
+    mean = format_number(mean_percent, 2, "+")
+    half = format_number(half_percent, 2)
+
     text = f"{mean} ± {half} %"
     if apart.tie:
         return f"tie ({text})"

@@ -46,14 +46,18 @@ def plot_comparison(
     lengths = [run.best.length for run in runs]
     end = max(lengths)
     if progress:
-        _draw_progress(axes[0], accuracies=axes[1], runs=runs, progress=progress)
+        losses = axes[0]
+        accuracies = axes[1]
+        _draw_progress(losses, accuracies, runs=runs, progress=progress)
 
     edges = np.linspace(0, end, _PARTS + 1)
     seconds = np.diff(edges)
-    for run, label, colour in zip(runs, labels, shades, strict=True):
+    styles = zip(runs, labels, shades, strict=True)
+    for run, label, colour in styles:
         crossed_bytes = sum_crossed(run.best, edges)
         rate = np.diff(crossed_bytes) / seconds
-        traffic.stairs(rate / 1e9, edges, color=colour, label=label)
+        gigabytes = rate / 1e9
+        traffic.stairs(gigabytes, edges, color=colour, label=label)
     traffic.set_ylabel("between machines (GB/s)")
     traffic.set_ylim(bottom=0)
     window.time_axis(traffic, end)
@@ -69,7 +73,8 @@ def _draw_progress(
     progress: Sequence[Progress],
 ) -> None:
     shades = palette(len(runs))
-    for run, curve, colour in zip(runs, progress, shades, strict=False):
+    curves = zip(runs, progress, shades, strict=False)
+    for run, curve, colour in curves:
         ends = step_ends(run)
         losses.plot(ends, curve.loss, color=colour)
         shares = curve.accuracy["valid"]
@@ -104,7 +109,8 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
     lengths = np.maximum(ends - starts, shortest)
 
     total = np.zeros(len(times))
-    for start, length, size in zip(starts, lengths, sizes, strict=True):
+    spans = zip(starts, lengths, sizes, strict=True)
+    for start, length, size in spans:
         # Clipped, a flow has crossed nothing before its start and all after its end.
         progress = (times - start) / length
         share = np.clip(progress, 0.0, 1.0)

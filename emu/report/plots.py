@@ -134,7 +134,8 @@ def _rows(problem: Problem, window: Window) -> Rows:
             continue
 
         for task, host in enumerate(problem.placement.machine_of):
-            if host == machine and problem.job.lanes[task] == task:
+            has_own_lane = problem.job.lanes[task] == task
+            if host == machine and has_own_lane:
                 rows["task", task] = len(rows)
         ports = links.of_machine(machine)
         if machine < 0:
@@ -187,7 +188,8 @@ class _Panel:
             "pause": [],
             "slow": [],
         }
-        for band in disturbances(problem.cluster, self.schedule.length):
+        bands = disturbances(problem.cluster, self.schedule.length)
+        for band in bands:
             for (subject, position), row in self.rows.items():
                 if band.machine >= 0:
                     is_task = subject == "task"

@@ -45,7 +45,8 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
             simulation = row["simulated_mean_seconds"]
             # Flows that took no time in the simulation have no share to be off by.
             error = moving / simulation - 1 if simulation else 0.0
-            cells += [format_duration(simulation), format_ratio(error)]
+            simulated_time = format_duration(simulation)
+            cells += [simulated_time, format_ratio(error)]
         table.add_row(*cells)
     return table
 

@@ -12,7 +12,9 @@ from emu.training.looks import HELD
 
 def describe_steps(rows: Sequence[Answer]) -> str | None:
     """Return what says which rows take steps from elsewhere; None where none does."""
-    notes = [*_list_recorded(rows), *_list_trends(rows)]
+    recorded = _list_recorded(rows)
+    trends = _list_trends(rows)
+    notes = [*recorded, *trends]
     if not notes:
         return None
     notes.append("time = steps x simulated step")
@@ -35,10 +37,12 @@ def list_source_cells(rows: Sequence[Answer]) -> dict[str, list[str]]:
 def _source_cells(row: Answer) -> list[str]:
     """Return the interval of a row's steps, and their source in a word."""
     if trend := row.trend:
-        scales = len(set(trend.scales))
+        distinct_scales = set(trend.scales)
+        scales = len(distinct_scales)
         steps = f"{trend.low:,.0f} to {trend.high:,.0f}"
         return [steps, f"{scales} scales"]
-    return ["", row.question.curve_file or "training"]
+    source = row.question.curve_file or "training"
+    return ["", source]
 
 
 def _list_recorded(rows: Sequence[Answer]) -> Iterator[str]:

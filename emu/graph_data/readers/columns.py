@@ -158,7 +158,8 @@ class Column:
         # Words may look like numbers, numbers never like words.
         if numeric and 2 * numbers >= fields:
             return numeric[-1]
-        return max((BOOLEAN, DATE, TEXT), key=counts.__getitem__)
+        other_kinds = (BOOLEAN, DATE, TEXT)
+        return max(other_kinds, key=counts.__getitem__)
 
     @property
     def is_id(self) -> bool:
@@ -202,7 +203,8 @@ class Column:
         if self.words is None:
             return self.values.astype(np.float64)
 
-        number_of_word = np.array([real(word) for word in self.words])
+        reals = [real(word) for word in self.words]
+        number_of_word = np.array(reals)
         numbers = number_of_word[self.values]
         return np.asarray(numbers)
 
@@ -301,15 +303,16 @@ def _join_numbers(columns: Sequence[Column]) -> Keys:
     shape = (len(columns), columns[0].rows)
     codes = np.empty(shape, np.int64)
     highest = int(ids.max(initial=-1))
+    rows = zip(codes, columns, strict=True)
     # A table by number spares the searches, and is as long as the largest number.
     if highest >= _mark_limit(codes):
-        for row, column in zip(codes, columns, strict=True):
+        for row, column in rows:
             row[...] = np.searchsorted(ids, column.values)
         return Keys(ids, codes)
 
     places = np.zeros(highest + 1, np.int64)
     places[ids] = np.arange(len(ids))
-    for row, column in zip(codes, columns, strict=True):
+    for row, column in rows:
         row[...] = places[column.values]
     return Keys(ids, codes)
 

@@ -374,7 +374,8 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         (frame,) = graph.vertices.values()
         count = int(frame["num_nodes"])
         shape = (count,)
-        for name, array in list(beside.items()):
+        arrays_beside = list(beside.items())
+        for name, array in arrays_beside:
             has_row_each = array.shape[:1] == shape
             if has_row_each and name not in frame:
                 frame[name] = beside.pop(name)

@@ -137,7 +137,8 @@ def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:
             return ends.astype(np.int64)
 
     def fits(fields: list[str]) -> bool:
-        if not all(map(str.isdecimal, fields)):
+        are_numbers = all(map(str.isdecimal, fields))
+        if not are_numbers:
             return False
         row, column = map(int, fields)
         is_row = 1 <= row <= rows
@@ -248,13 +249,14 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     counts[: len(lengths)] = stated_lengths
     neighbours = np.array(numbers, np.int64)
     sources, destinations = _take_edges(neighbours, counts, form)
+    ids = np.arange(1, form.vertices + 1)
     note = f"METIS: neighbours of {form.vertices} vertices, a line each"
     return FoundGraph(
         sources=sources,
         destinations=destinations,
         origin=str(path),
         vertices=form.vertices,
-        ids=np.arange(1, form.vertices + 1),
+        ids=ids,
         notes=(note,),
         left_out=form.left_out,
     )
@@ -275,7 +277,8 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
     vertex_numbers = np.arange(vertices)
     vertex_of_number = np.repeat(vertex_numbers, counts)
     starts_of_numbers = np.repeat(starts, counts)
-    places = np.arange(len(numbers)) - starts_of_numbers - before
+    places_of_all = np.arange(len(numbers))
+    places = places_of_all - starts_of_numbers - before
     is_neighbour = (places >= 0) & (places % form.step == 0)
     sources = vertex_of_number[is_neighbour]
     ends = numbers[is_neighbour] - 1

@@ -83,7 +83,8 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
     last = 2 * edges
 
     entries = []
-    for name, count in sorted(lists.left_out.items()):
+    kinds_left_out = sorted(lists.left_out.items())
+    for name, count in kinds_left_out:
         if count:
             entries.append(f"{name} ({count:,})")
     heads = len(lists.heads)

@@ -112,7 +112,8 @@ class _Folder:
         files = [*tables, *split_files]
         # Only a count that the edges have anyway.
         files = [file for file in files if file.name != "num-edge-list.csv.gz"]
-        self._unread = {str(file.relative_to(folder)) for file in files}
+        paths = [file.relative_to(folder) for file in files]
+        self._unread = {str(path) for path in paths}
         for file in self._raw.glob("*.npz"):
             names = array_names(file)
             self._unread.update(f"raw/{file.name}/{name}" for name in names)

@@ -120,7 +120,8 @@ def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
     first_mask = next(iter(parts.values()))
     vertices = len(first_mask)
-    matrix = np.zeros((vertices, len(SPLIT)), bool)
+    shape = (vertices, len(SPLIT))
+    matrix = np.zeros(shape, bool)
     for part, mask in parts.items():
         is_fit = mask.dtype == bool and len(mask) == vertices
         if not is_fit:

@@ -294,7 +294,8 @@ class LiveRun:
         task, iteration = np.nonzero(is_finite)
         starts = start[task, iteration]
         ends = end[task, iteration]
-        spans = np.stack([task, iteration, starts, ends], axis=1)
+        columns = [task, iteration, starts, ends]
+        spans = np.stack(columns, axis=1)
         order = np.argsort(starts, kind="stable")
         first_spans = spans[order[: form.SPANS]]
         return cast("list[list[float]]", first_spans.tolist())
@@ -359,7 +360,8 @@ class LiveRun:
                 self._predicted = notice
                 ends = notice.task_end
                 finite_ends = ends[np.isfinite(ends)]
-                self._ends = np.sort(finite_ends).tolist()
+                sorted_ends = np.sort(finite_ends)
+                self._ends = sorted_ends.tolist()
             case "joined", int(processes):
                 self._processes = processes
             case _:  # the prediction of a further attempt
@@ -378,7 +380,8 @@ class LiveRun:
         self._zero = math.inf
 
         # What iterations before ``first`` computed is kept; all else begins anew.
-        self._done[:] = np.minimum(first, self._rounds)
+        kept = np.minimum(first, self._rounds)
+        self._done[:] = kept
         self._running.clear()
         self._flows.clear()
 
@@ -451,7 +454,8 @@ class LiveRun:
         share, rest = self._progress(now)
 
         # Iterations that every task has ended: as many as the slowest one.
-        rounds_of_tasks = zip(self._done.tolist(), job.rounds, strict=True)
+        done = self._done.tolist()
+        rounds_of_tasks = zip(done, job.rounds, strict=True)
         counts = [count for count, most in rounds_of_tasks if count < most]
         running = []
         for task, (iteration, start) in self._running.items():
@@ -493,7 +497,8 @@ class LiveRun:
                 values[figure].append(value)
         means = {}
         for figure, series in values.items():
-            means[figure] = float(np.mean(series))
+            mean = np.mean(series)
+            means[figure] = float(mean)
         return means
 
     def _progress(self, now: float) -> tuple[float, float | None]:

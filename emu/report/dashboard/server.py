@@ -286,7 +286,11 @@ def _handler(make: Callable[[], web.Response]) -> Handler:
 
 
 def _json_handler(make: Callable[[], object]) -> Handler:
-    return _handler(lambda: web.json_response(make()))
+    def answer() -> web.Response:
+        content = make()
+        return web.json_response(content)
+
+    return _handler(answer)
 
 
 def page(live: LiveRun, report: str = "report.html") -> str:
@@ -312,11 +316,15 @@ def page(live: LiveRun, report: str = "report.html") -> str:
         "tasks": list_tasks(problem),
         "ports": ports,
     }
-    scripts = [read("html", name) for name in ("scale.js", "curves.js")]
-    scripts += [read("dashboard", name) for name in ("lanes.js", "dashboard.js")]
+    shared_scripts = ("scale.js", "curves.js")
+    own_scripts = ("lanes.js", "dashboard.js")
+    scripts = [read("html", name) for name in shared_scripts]
+    scripts += [read("dashboard", name) for name in own_scripts]
+    shared_style = read("html", "report.css")
+    own_style = read("dashboard", "dashboard.css")
     facts_text = json.dumps(facts)
     parts = {
-        "style": read("html", "report.css") + read("dashboard", "dashboard.css"),
+        "style": shared_style + own_style,
         "facts": for_script(facts_text),
         "script": "\n".join(scripts),
     }

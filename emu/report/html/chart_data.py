@@ -125,7 +125,8 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
     chain = []
     for link in critical_path(schedule).links:
         row = {key: getattr(link, key) for key in _OF_LINKS}
-        chain.append({"cause": link.cause.value, **row})
+        cause = link.cause.value
+        chain.append({"cause": cause, **row})
 
     return {
         "name": name,

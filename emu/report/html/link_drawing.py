@@ -92,7 +92,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
     An end that one machine alone begins or ends routes with is that machine.
     """
     roots, machines_at = _join_ends(cluster)
-    touching = np.bincount(roots, minlength=len(roots))
+    count = len(roots)
+    touching = np.bincount(roots, minlength=count)
     distinct = dict.fromkeys(roots)
     number_of = {end: number for number, end in enumerate(distinct)}
     nodes: list[Node] = []
