@@ -124,7 +124,9 @@ def _running_sums(schedule: Schedule, changes: Changes) -> list[Steps]:
 
         is_last = np.ones_like(times, dtype=bool)
         is_last[:-1] = times[1:] != times[:-1]
-        steps.append((times[is_last], level[is_last]))
+        last_times = times[is_last]
+        last_levels = level[is_last]
+        steps.append((last_times, last_levels))
     return steps
 
 
@@ -210,11 +212,11 @@ class LinkContention:
     def _moments(self, hops: Sequence[int], start: float, end: float) -> Floats:
         """Return when shares of some ports may change, from ``start`` to ``end``."""
         changes = [np.array([start])]
+        interval = [start, end]
         for port in hops:
             capacity_changes, _ = self._steps.of(port)
-            histories = [self._begun[port], self._ended[port], capacity_changes]
-            for times in histories:
-                first, last = np.searchsorted(times, [start, end], "right")
+            for times in (self._begun[port], self._ended[port], capacity_changes):
+                first, last = np.searchsorted(times, interval, "right")
                 changes.append(times[first:last])
         moments = np.concatenate(changes)
         # One that comes twice has no length. np.unique would import numpy.ma: 20 ms.
@@ -256,10 +258,9 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     rows = rates.rows(order)
     edge = rows.edge
     iteration = rows.iteration
-    has_same_edge = edge[1:] == edge[:-1]
-    has_same_iteration = iteration[1:] == iteration[:-1]
-    goes_on = np.zeros(order.size, dtype=bool)
-    goes_on[:-1] = has_same_edge & has_same_iteration
+    goes_on = np.zeros_like(edge, dtype=bool)
+    goes_on[:-1] = edge[1:] == edge[:-1]
+    goes_on[:-1] &= iteration[1:] == iteration[:-1]
 
     # The last piece of a flow lasts until the flow ends.
     end = np.roll(rows.time, -1)
@@ -297,7 +298,8 @@ def fluid_ends(schedule: Schedule) -> Floats:
     ValueError
         The schedule holds no rates.
     """
-    split = pieces(schedule, _history(schedule))
+    history = _history(schedule)
+    split = pieces(schedule, history)
     time = split.rates.time
     rate = split.rates.rate
     flow = split.rates.edge, split.rates.iteration
@@ -321,7 +323,8 @@ def fluid_ends(schedule: Schedule) -> Floats:
     # Rounding of a long sum must not push the end into the next piece, or out of all.
     rounding = 1e-9 * np.abs(time)
     latest_end = piece_end + rounding
-    is_end = np.isfinite(arrival) & (arrival <= latest_end)
+    is_end = np.isfinite(arrival)
+    is_end &= arrival <= latest_end
 
     ends: Floats = np.full_like(schedule.flow_end, np.nan)
     # Later pieces are written first: where rounding names several, the earliest wins.
@@ -335,14 +338,16 @@ def fluid_ends(schedule: Schedule) -> Floats:
 def fluid_bytes(split: Pieces) -> Floats:
     """Return the bytes that the rates of each (edge, iteration) amount to."""
     rates = split.rates
-    fluid = np.zeros(split.schedule.flow_end.shape)
+    fluid = np.zeros_like(split.schedule.flow_end)
     first = split.first
-    if first.size:
-        seconds = split.end - rates.time
-        sizes = rates.rate * seconds
-        edge = rates.edge[first]
-        iteration = rates.iteration[first]
-        fluid[edge, iteration] = np.add.reduceat(sizes, first)
+    if not first.size:
+        return fluid
+
+    seconds = split.end - rates.time
+    sizes = rates.rate * seconds
+    edge = rates.edge[first]
+    iteration = rates.iteration[first]
+    fluid[edge, iteration] = np.add.reduceat(sizes, first)
     return fluid
 
 
@@ -359,9 +364,10 @@ def changes_of(split: Pieces) -> Changes:
     edge_of_end = split.rates.edge[is_last]
     time_of_end = split.end[is_last]
     rate_at_end = rate[is_last]
+    history = split.history
     return Changes(
-        path=np.append(split.history.edge, edge_of_end),
-        time=np.append(split.history.time, time_of_end),
+        path=np.append(history.edge, edge_of_end),
+        time=np.append(history.time, time_of_end),
         change=np.append(change, -rate_at_end),
     )
 
@@ -414,8 +420,10 @@ def _ports_by_hop(problem: Problem) -> list[Ints]:
     """
     ports = len(problem.links)
     paths = [*problem.hops]
-    # What a capacity loses crosses its port alone.
-    paths += [(port,) for port in range(ports)]
+    for port in range(ports):
+        # What a capacity loses crosses its port alone.
+        path = (port,)
+        paths.append(path)
     columns = zip_longest(*paths, fillvalue=ports)
     return [np.array(column) for column in columns]
 
@@ -434,20 +442,23 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     ports = len(problem.links)
     ports_by_hop = _ports_by_hop(problem)
 
+    # The last column has what paths of fewer hops would add beyond their last.
+    columns = ports + 1
     level = -problem.links.capacities
     peak = level.copy()
     peak_time = np.zeros_like(peak)
     rows = max(_BLOCK // max(ports, 1), 1)
     for first in range(0, begin.size, rows):
-        start, end = np.searchsorted(instant, [first, first + rows])
+        bounds = [first, first + rows]
+        start, end = np.searchsorted(instant, bounds)
         block = slice(start, end)
         row = instant[block] - first
-        # The last column has what paths of fewer hops would add beyond their last.
-        shape = (int(row[-1]) + 1, ports + 1)
+        row_count = int(row[-1]) + 1
+        shape = (row_count, columns)
         sums = np.zeros(shape)
         for port_of_path in ports_by_hop:
             port = port_of_path[path[block]]
-            cell = row * shape[1] + port
+            cell = row * columns + port
             sums_of_hop = np.bincount(cell, change[block], sums.size)
             sums += sums_of_hop.reshape(shape)
 
@@ -460,8 +471,10 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
         peak_time = np.where(is_higher, worst_time, peak_time)
         peak = np.maximum(most, peak)
         level = loads[-1]
-    pairs = zip(peak.tolist(), peak_time.tolist(), strict=True)
-    return list(pairs)
+
+    peaks = peak.tolist()
+    times = peak_time.tolist()
+    return list(zip(peaks, times, strict=True))
 
 
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
@@ -561,13 +574,15 @@ def worst_interval(
     room = end[inside] - first_start + slack
     excess = sums - factor * room
     worst = int(np.argmax(excess))
+    most = float(excess[worst])
     # A sum of many volumes is itself exact to some last bits only.
-    if excess[worst] <= 1e-12 * sums[-1]:
+    rounding = 1e-12 * sums[-1]
+    if most <= rounding:
         return nothing
 
     last = inside[worst]
     return BusyInterval(
-        excess=float(excess[worst]),
+        excess=most,
         begin=float(start_time[first]),
         end=float(end_time[last]),
     )
@@ -579,11 +594,11 @@ def _flows_over(schedule: Schedule, port: int) -> tuple[Ints, Ints]:
     In this order, whenever one more is looked at, all that begin no earlier have been:
     each flow stands for one begin of an interval.
     """
-    has_ended = ~np.isnan(schedule.flow_end)
+    has_crossed = ~np.isnan(schedule.flow_end)
     for position, hops in enumerate(schedule.problem.hops):
         if port not in hops:
-            has_ended[position] = False
-    edge, iteration = np.nonzero(has_ended)
+            has_crossed[position] = False
+    edge, iteration = np.nonzero(has_crossed)
 
     start = schedule.flow_start[edge, iteration]
     latest_first = np.argsort(-start, kind="stable")

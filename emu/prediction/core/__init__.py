@@ -108,7 +108,8 @@ def new_room(size: int) -> NDArray[np.uint8]:
 def room_in(memory: NDArray[np.uint8]) -> Any:
     """Return the `Room` of ``memory``, to be handed over by value."""
     start = ffi.from_buffer("char[]", memory)
-    room = ffi.new("Room *", {"at": start, "end": start + memory.size})
+    fields = {"at": start, "end": start + memory.size}
+    room = ffi.new("Room *", fields)
     return room[0]
 
 
@@ -122,6 +123,8 @@ def view(
     if count == 0:
         return np.empty(0, dtype)
     # As a slice of `memory`, so that the array keeps it alive.
-    first = int(ffi.cast("intptr_t", start)) - memory.ctypes.data
+    address = int(ffi.cast("intptr_t", start))
+    first = address - memory.ctypes.data
     size = count * np.dtype(dtype).itemsize
-    return memory[first : first + size].view(dtype)
+    part = memory[first : first + size]
+    return part.view(dtype)

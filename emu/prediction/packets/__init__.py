@@ -81,25 +81,30 @@ def _libraries() -> Iterator[_Library]:
     spec = importlib.util.find_spec("ns3")
     locations = None if spec is None else spec.submodule_search_locations
     for folder in map(Path, locations or ()):
+        headers = folder / "include"
         libraries = [*folder.glob("lib*/libns3.*-core.so")]
-        if libraries and (folder / "include" / "ns3").is_dir():
-            version = libraries[0].name.removeprefix("libns3.").split("-")[0]
-            library_folder = libraries[0].parent
+        if libraries and (headers / "ns3").is_dir():
+            core = libraries[0]
+            numbers = core.name.removeprefix("libns3.")
+            version, _, _ = numbers.partition("-")
+            parts = [f"-lns3.{version}-{part}" for part in _PARTS]
             flags = (
                 "-std=c++20",
-                f"-I{folder / 'include'}",
-                f"-L{library_folder}",
+                f"-I{headers}",
+                f"-L{core.parent}",
                 # The wheel's folder is none that the loader of programs looks into.
-                f"-Wl,-rpath,{library_folder}",
-                *(f"-lns3.{version}-{part}" for part in _PARTS),
+                f"-Wl,-rpath,{core.parent}",
+                *parts,
             )
             yield _Library(f"3.{version}", flags)
 
     for path in Path("/usr/lib").glob("*/libns3-core.so.*"):
         if Path("/usr/include/ns3/core-module.h").exists():
-            version = path.name.removeprefix("libns3-core.so.").split(".")[0]
+            numbers = path.name.removeprefix("libns3-core.so.")
+            version, _, _ = numbers.partition(".")
+            parts = [f"-lns3-{part}" for part in _PARTS]
             # Its headers do not compile as C++20.
-            flags = ("-std=c++17", *(f"-lns3-{part}" for part in _PARTS))
+            flags = ("-std=c++17", *parts)
             yield _Library(f"3.{version}", flags)
 
 
@@ -113,7 +118,8 @@ def missing_ns3() -> str:
 
 
 def _compiler() -> str | None:
-    return shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++")
+    preferred = os.environ.get("CXX", "c++")
+    return shutil.which(preferred) or shutil.which("g++")
 
 
 def _program() -> tuple[Path, str]:
@@ -126,8 +132,10 @@ def _program() -> tuple[Path, str]:
     if library is None or compiler is None:
         raise DataError(missing_ns3(), path="ns3")
     # Named by all that it is made of: another ns-3 or compiler makes another program.
-    content = PROGRAM.read_bytes() + repr((library, compiler)).encode()
-    path = cache_home() / f"packets-{hashlib.sha256(content).hexdigest()[:16]}"
+    tools = repr((library, compiler))
+    content = PROGRAM.read_bytes() + tools.encode()
+    digest = hashlib.sha256(content).hexdigest()
+    path = cache_home() / f"packets-{digest[:16]}"
     if path.exists():
         return path, library.version
 
@@ -138,17 +146,17 @@ def _program() -> tuple[Path, str]:
         # Two commands at once may compile it: neither must run half a program.
         partial.replace(path)
     except OSError as error:
-        raise DataError(
-            f"cannot be written: {error.strerror}", path=str(path)
-        ) from error
+        problem = f"cannot be written: {error.strerror}"
+        raise DataError(problem, path=str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
     return path, library.version
 
 
 def _compile(compiler: str, library: _Library, path: Path) -> None:
+    command = [compiler, "-O2", str(PROGRAM), "-o", str(path), *library.flags]
     outcome = subprocess.run(  # noqa: S603 - our own program
-        [compiler, "-O2", str(PROGRAM), "-o", str(path), *library.flags],
+        command,
         capture_output=True,
         text=True,
         check=False,
@@ -156,7 +164,8 @@ def _compile(compiler: str, library: _Library, path: Path) -> None:
     if outcome.returncode:
         lines = outcome.stderr.splitlines()
         first = next((line for line in lines if "error" in line), outcome.stderr)
-        text = f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
+        cause = first.strip()[:200]
+        text = f"does not compile with ns-3 {library.version}: {cause}"
         raise DataError(text, path=str(PROGRAM))
 
 
@@ -201,9 +210,13 @@ def simulate_packets(
     check_carried(problem)
     program, version = _program()
 
+    scaled = Realization(
+        times=time_scale * realization.times,
+        volumes=byte_scale * realization.volumes,
+    )
     lines = _lines(
         problem,
-        Realization(time_scale * realization.times, byte_scale * realization.volumes),
+        scaled,
         sharing,
         control,
         byte_scale=byte_scale,
@@ -220,9 +233,11 @@ def simulate_packets(
     words = [line.split() for line in outcome.stdout.splitlines()]
     # A job that hangs runs out of events and ends well: only the last line says it is
     # done.
-    if outcome.returncode or words[-1:] != [["end"]]:
+    has_ended = words[-1:] == [["end"]]
+    if outcome.returncode or not has_ended:
         errors = outcome.stderr.strip().splitlines() or ["tasks are left"]
-        raise SchedulingError(f"ns-3 {version} did not end the job: {errors[-1][:300]}")
+        last_error = errors[-1][:300]
+        raise SchedulingError(f"ns-3 {version} did not end the job: {last_error}")
 
     drops = next(int(row[1]) for row in words if row[0] == "dropped")
     schedule = _read_schedule(problem, realization, words, time_scale)
@@ -237,13 +252,19 @@ def _read_schedule(
 ) -> Schedule:
     """Return the schedule that the program's lines tell: kind, position, times."""
     job = problem.job
-    starts, ends = np.full((2, len(job.tasks), job.iterations), np.nan)
-    ready, began, arrivals = np.full((3, len(job.edges), job.iterations), np.nan)
-    tables = {"task": (starts, ends), "flow": (ready, began, arrivals)}
+    of_tasks = (2, len(job.tasks), job.iterations)
+    of_edges = (3, len(job.edges), job.iterations)
+    tables = {
+        "task": np.full(of_tasks, np.nan),
+        "flow": np.full(of_edges, np.nan),
+    }
     for kind, *numbers in words:
         for table, time in zip(tables.get(kind, ()), numbers[2:], strict=True):
-            table[int(numbers[0]), int(numbers[1])] = float(time) / time_scale
+            place = int(numbers[0]), int(numbers[1])
+            table[place] = float(time) / time_scale
 
+    starts, ends = tables["task"]
+    ready, began, arrivals = tables["flow"]
     return Schedule(
         problem=problem,
         task_start=starts,
@@ -268,8 +289,9 @@ def check_packets(problem: Problem) -> str:
 def packets_of(problem: Problem, realization: Realization, byte_scale: float) -> int:
     """Return the number of packets that carry all flows between machines."""
     remote = np.array([bool(hops) for hops in problem.hops])
-    volumes = byte_scale * np.nan_to_num(realization.volumes[remote])
-    return int(np.ceil(volumes / SEGMENT).sum())
+    volumes = np.nan_to_num(realization.volumes[remote])
+    segments = np.ceil(byte_scale * volumes / SEGMENT)
+    return int(segments.sum())
 
 
 def check_carried(problem: Problem) -> None:
@@ -277,22 +299,23 @@ def check_carried(problem: Problem) -> None:
     cluster = problem.cluster
     job = problem.job
     # A cable of ns-3 has one latency for both ways.
-    slanted_machines = [m for m in cluster.machines if m.latency_in != m.latency_out]
-    newest_readers = [edge for edge in job.edges if edge.latest]
+    are_slanted = any(m.latency_in != m.latency_out for m in cluster.machines)
+    reads_latest = any(edge.latest for edge in job.edges)
+    are_many = len(job.edges) > _MOST_EDGES
 
-    for value, key, words in (
+    for is_stated, key, words in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
-        (slanted_machines, "cluster.machines", "latencies that differ by direction"),
+        (are_slanted, "cluster.machines", "latencies that differ by direction"),
         (cluster.speed_changes, "events", "machines that are slow or paused"),
         (cluster.tuners, "job", "tuned slots"),
-        (job.edges[_MOST_EDGES:], "job", f"more than {_MOST_EDGES:,} edges"),
+        (are_many, "job", f"more than {_MOST_EDGES:,} edges"),
         (job.channels, "job", "channels"),
-        (newest_readers, "job", "edges that read the newest"),
+        (reads_latest, "job", "edges that read the newest"),
     ):
-        if value:
-            problem_text = f"ns3 carries no {words} yet: leave it out"
-            raise ScenarioError(problem_text, key=key)
+        if is_stated:
+            text = f"ns3 carries no {words} yet: leave it out"
+            raise ScenarioError(text, key=key)
 
 
 def _lines(
@@ -320,7 +343,8 @@ def _lines(
         yield f"{rate_out!r} {rate_in!r} {time_scale * machine.latency_out!r}"
 
     slots = [pool.slots for pool in problem.pools]
-    yield " ".join(map(str, (len(slots), *slots)))
+    pool_line = [len(slots), *slots]
+    yield " ".join(map(str, pool_line))
     takes = dict[int, int]()
     frees = dict[int, int]()
     for number, pool in enumerate(problem.pools):
@@ -328,10 +352,12 @@ def _lines(
         frees |= dict.fromkeys(pool.freers, number)
     yield str(len(job.tasks))
     for task, count in enumerate(job.rounds):
-        times = " ".join(map(repr, scaled.times[task, :count].tolist()))
+        seconds = scaled.times[task, :count].tolist()
+        times = " ".join(map(repr, seconds))
         machine_number = problem.placement.machine_of[task]
-        pools = f"{takes.get(task, -1)} {frees.get(task, -1)}"
-        yield f"{machine_number} {pools} {count} {times}"
+        taken = takes.get(task, -1)
+        freed = frees.get(task, -1)
+        yield f"{machine_number} {taken} {freed} {count} {times}"
 
     yield str(len(job.edges))
     for position, edge in enumerate(job.edges):

@@ -84,10 +84,11 @@ class _PortProgram:
         self.sides = list(sides)  # of all NICs
 
         # Of every edge both ends: units, and machines of pinned tasks; -1 for none.
+        unit_of_task = np.full_like(space.fixed, -1)
+        for task, unit in space.unit_of.items():
+            unit_of_task[task] = unit
         job = candidates.job
         tasks = np.column_stack([job.source, job.destination])
-        unit_of_task = np.full_like(space.fixed, -1)
-        unit_of_task[space.unit_task] = [*space.unit_of.values()]
         self.ends = unit_of_task[tasks]
         self.fixed = space.fixed[tasks]
 
@@ -181,7 +182,11 @@ class _PortProgram:
                 outer_part = self._part(outer_unit, machine)
                 crossing = self._crossing(position, machine, direction)
                 # The part that stands here without its partner has to cross.
-                terms = [(inner_part, 1.0), (outer_part, -1.0), (crossing, -1.0)]
+                terms = [
+                    (inner_part, 1.0),
+                    (outer_part, -1.0),
+                    (crossing, -1.0),
+                ]
                 self._bound(terms, upper=0.0)
 
     def _bound_ports(self) -> None:
@@ -209,8 +214,10 @@ class _PortProgram:
         sent_edges = np.flatnonzero(self.is_sent)
         for edge in sent_edges.tolist():
             volume = float(self.sent[edge])
-            inner, outer = self.ends[edge, inner_and_outer].tolist()
-            inner_fixed, outer_fixed = self.fixed[edge, inner_and_outer].tolist()
+            units = self.ends[edge, inner_and_outer]
+            pins = self.fixed[edge, inner_and_outer]
+            inner, outer = units.tolist()
+            inner_fixed, outer_fixed = pins.tolist()
             inner_moves = inner >= 0
             outer_moves = outer >= 0
             is_outside = outer_fixed != machine  # -1 of one that is not pinned
@@ -229,18 +236,20 @@ class _PortProgram:
             seconds = volume / capacity
             terms.append((column, seconds))
         known_seconds = known_volume / capacity
-        self._bound(terms, upper=-self.idle - known_seconds)
+        upper = -self.idle - known_seconds
+        self._bound(terms, upper)
 
     def _bound_room(self) -> None:
         """Have the demands of units fit into machines, where these state a capacity."""
-        room = self.space.free + self.space.slack
+        space = self.space
+        room = space.free + space.slack
         is_limited = np.isfinite(room)
         limits = np.argwhere(is_limited)
         for machine, resource in limits.tolist():
             terms = []
-            for unit in range(self.units):
+            demands = space.demand[:, resource].tolist()
+            for unit, demand in enumerate(demands):
                 part = self._part(unit, machine)
-                demand = float(self.space.demand[unit, resource])
                 terms.append((part, demand))
             most = float(room[machine, resource])
-            self._bound(terms, most)
+            self._bound(terms, upper=most)

@@ -20,6 +20,7 @@ from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
+    JobArrays,
     Layout,
     check_machines,
     job_arrays,
@@ -38,14 +39,17 @@ def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
     luck, also when different algorithms found them.
     """
     # A key of its own: however many numbers a walk takes, the run stays the same.
-    sequence = np.random.SeedSequence(seed, spawn_key=(0,))
-    rng = np.random.default_rng(sequence)
+    rng = _generator(seed, key=0)
     return profile.draw(rng, iterations)
 
 
 def walk_generator(seed: int) -> np.random.Generator:
     """Return the generator of a search, independent of the draws."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(1,))
+    return _generator(seed, key=1)
+
+
+def _generator(seed: int, key: int) -> np.random.Generator:
+    sequence = np.random.SeedSequence(seed, spawn_key=(key,))
     return np.random.default_rng(sequence)
 
 
@@ -96,11 +100,7 @@ class Candidates:
         rule = rate_policy(policy)
         self.job = job_arrays(space.job, space.cluster, rule)
         times = plain(realization.times)
-        # Factors on reference times, shape (tasks, machines).
-        slowness = self.job.slowness
-        if not len(slowness):
-            slowness = np.ones((len(times), slowness.shape[1]))
-
+        slowness = _factors(self.job, len(times))
         fastest = _least_slowness(space, slowness)
         self.sent = sum_edge_bytes(space.job, realization)
         self._bound_transfers(times * fastest[:, None])
@@ -157,22 +157,34 @@ class Candidates:
         self.least = float(ends.max(initial=0.0))
 
 
+def _factors(job: JobArrays, tasks: int) -> Floats:
+    """Return factors on reference times, shape (tasks, machines)."""
+    slowness: Floats = job.slowness
+    if len(slowness):
+        return slowness
+    machines = slowness.shape[1]
+    return np.ones((tasks, machines))
+
+
 def _least_slowness(space: Space, slowness: Floats) -> Floats:
     """Return the factor of every task on the machine where it is fastest.
 
     A bound may assume the best machine for who can move, not for who is pinned.
     """
     fastest: Floats = slowness.min(axis=1)
-    is_fixed = space.fixed >= 0
-    fixed_machines = space.fixed[is_fixed]
-    fastest[is_fixed] = slowness[is_fixed, fixed_machines]
+    fixed = np.flatnonzero(space.fixed >= 0)
+    fixed_machines = space.fixed[fixed]
+    fastest[fixed] = slowness[fixed, fixed_machines]
     return fastest
 
 
 def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]:
     """Return the fields of core.h; ``times`` hold the releases of jobs."""
     if cost is None:  # the makespan is that of a job of weight 1, released at 0
-        return {"weight": np.ones(1), "release": np.zeros(1)}
+        return {
+            "weight": np.ones(1),
+            "release": np.zeros(1),
+        }
 
     names = job.job_names
     numbers = {name: number for number, name in enumerate(names)}

@@ -134,16 +134,12 @@ def _single_worth(space: Space, pairs: Pairs) -> Floats:
     lateness = np.arange(machines) / scale
     worth = np.tile(-lateness, (units, 1))
 
-    for pair in pairs:
-        movable_units = []
-        pinned_machines = []
-        for task in pair:
-            if task in space.unit_of:
-                movable_units.append(space.unit_of[task])
-            else:
-                pinned_machines.append(space.fixed[task])
-        if len(movable_units) == 1:
-            worth[movable_units, pinned_machines] += 1.0
+    for sampler, worker in pairs:
+        for task, partner in ((sampler, worker), (worker, sampler)):
+            unit = space.unit_of.get(task)
+            if unit is not None and partner not in space.unit_of:
+                machine = space.fixed[partner]
+                worth[unit, machine] += 1.0
     return worth.ravel()
 
 
@@ -192,7 +188,8 @@ def _deal_teams(space: Space, teams: Teams) -> Ints | None:
     orphans = list[int]()
     workers_left = iter(teams)
     for machine, (worker_count, sampler_count) in enumerate(counts):
-        workers = list(islice(workers_left, worker_count))
+        next_workers = islice(workers_left, worker_count)
+        workers = list(next_workers)
         machines[workers] = machine
         mates = []
         for worker in workers:
@@ -234,10 +231,12 @@ def sampler_groups(space: Space, pairs: Pairs) -> Teams | None:
     unit_of = space.unit_of
     teams: Teams = {}
     for sampler, worker in pairs:
-        if not {sampler, worker} <= unit_of.keys():
+        sampler_unit = unit_of.get(sampler)
+        worker_unit = unit_of.get(worker)
+        if sampler_unit is None or worker_unit is None:
             return None
-        team = teams.setdefault(unit_of[worker], [])
-        team.append(unit_of[sampler])
+        team = teams.setdefault(worker_unit, [])
+        team.append(sampler_unit)
 
     workers = sorted(teams)
     samplers = _list_samplers(teams)
@@ -297,7 +296,11 @@ def _list_options(packing: Packing, machine: int) -> Iterator[_Option]:
 _IMPOSSIBLE = -(1 << 30)
 
 
-def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
+#: Workers and samplers of a machine.
+_TeamCounts: TypeAlias = tuple[int, int]
+
+
+def _count(space: Space, teams: Teams) -> list[_TeamCounts] | None:
     """Return (workers, samplers) of every machine, or None when nothing fits.
 
     The dynamic program, over states of (workers, samplers, others...) in all.
@@ -358,7 +361,7 @@ def _most_pairs(sizes: Counts, options: list[list[_Option]]) -> list[Ints]:
 def _largest_counts(
     options: list[list[_Option]],
     best: list[Ints],
-) -> list[tuple[int, int]]:
+) -> list[_TeamCounts]:
     """Return the largest (workers, samplers) on an optimal way, machine by machine.
 
     Whatever the others are, which find their machines later. All states at once: of 14
@@ -396,18 +399,8 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
 
     Only where the units after it can still be placed.
     """
-    machine_of = space.expand(machines)
     machine_count = len(space.free)
-    flows = np.zeros((machine_count, 2))
-    job = space.job
-    for edge, control in zip(job.edges, job.control, strict=True):
-        source = machine_of[edge.source]
-        destination = machine_of[edge.destination]
-        is_placed = min(source, destination) >= 0
-        if not control and is_placed and source != destination:
-            flows[source, 0] += 1
-            flows[destination, 1] += 1
-
+    flows = _count_flows(space, machines)
     bandwidth = np.empty_like(flows)
     for number, machine in enumerate(space.cluster.machines):
         bandwidth[number] = machine.bandwidth_out, machine.bandwidth_in
@@ -422,3 +415,19 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
         if fill(space, order, placed=machines) is not None:
             return
     raise AssertionError  # the dynamic program made sure of a place
+
+
+def _count_flows(space: Space, machines: Ints) -> Floats:
+    """Return the edges that leave and enter every machine, shape (machines, 2)."""
+    machine_of = space.expand(machines)
+    machine_count = len(space.free)
+    flows = np.zeros((machine_count, 2))
+    job = space.job
+    for edge, control in zip(job.edges, job.control, strict=True):
+        source = machine_of[edge.source]
+        destination = machine_of[edge.destination]
+        is_placed = min(source, destination) >= 0
+        if not control and is_placed and source != destination:
+            flows[source, 0] += 1
+            flows[destination, 1] += 1
+    return flows

@@ -5,9 +5,10 @@ Must not know: scenarios, systems.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, product
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -47,11 +48,12 @@ def machine_sets(
     else:
         choice = _spread_evenly(sorted(sets), most)
 
-    names = []
+    names = [machine.name for machine in cluster.machines]
+    sets_of_names = []
     for numbers in choice:
-        names_of_set = [cluster.machines[number].name for number in numbers]
-        names.append(tuple(names_of_set))
-    return names
+        names_of_set = [names[number] for number in numbers]
+        sets_of_names.append(tuple(names_of_set))
+    return sets_of_names
 
 
 def _with_everything(
@@ -65,8 +67,8 @@ def _with_everything(
     held_numbers = [cluster.index(name) for name in held]
     unique = set[Numbers]()
     for numbers in sets:
-        all_numbers = {*numbers, *held_numbers}
-        unique.add(tuple(sorted(all_numbers)))
+        all_numbers = sorted({*numbers, *held_numbers})
+        unique.add(tuple(all_numbers))
     unique.discard(everything)
 
     # By number first: sorting by size alone would keep the order of a set, which is
@@ -115,13 +117,17 @@ def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
 
     # None at all: they were too many to list, or none has this size.
     if not 0 < len(mixtures) <= MOST_SETS:
-        mixtures = [*_prefixes(cluster, order, slow)]
+        mixtures = list(_prefixes(cluster, order, slow))
         if size is not None:
             mixtures = _of_size(mixtures, size)
     return {tuple(sorted(numbers)) for numbers in mixtures}
 
 
-def _of_size(mixtures: list[Sequence[int]], size: int) -> list[Sequence[int]]:
+#: Machines, by number, in any order.
+_Mixture: TypeAlias = Sequence[int]
+
+
+def _of_size(mixtures: Iterable[_Mixture], size: int) -> list[_Mixture]:
     return [numbers for numbers in mixtures if len(numbers) == size]
 
 
@@ -161,7 +167,7 @@ def _by_kind(
     return [*members.values()]
 
 
-def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
+def _mixtures(members: Sequence[_Mixture], most: int) -> list[_Mixture]:
     """Return so many machines of each kind, for all such numbers; none of too many."""
     numbers_of_kinds = []
     for group in members:
@@ -171,7 +177,7 @@ def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]
     if possible > most:
         return []
 
-    mixtures = list[Sequence[int]]()
+    mixtures = list[_Mixture]()
     for counts in product(*numbers_of_kinds):
         numbers = list[int]()
         for group, count in zip(members, counts, strict=True):
@@ -186,7 +192,7 @@ def _prefixes(
     cluster: Cluster,
     order: Sequence[int],
     slow: Floats,
-) -> Iterator[Sequence[int]]:
+) -> Iterator[_Mixture]:
     """Yield prefixes of the orders, and whole racks after each other."""
     racks = dict[int, list[int]]()
     for number in order:

@@ -87,13 +87,15 @@ def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
     # By name: positions of tasks differ where one job has fewer stores.
     sources = before.machine_of_task
     destinations = after.machine_of_task
+    job = after.job
     moves = []
-    for process, (first_task, *_) in after.job.units.items():
-        task = after.job.tasks[first_task].name
+    for process, (first_task, *_) in job.units.items():
+        task = job.tasks[first_task].name
         destination = destinations[task]
         source = sources.get(task, destination)
         if source != destination:
-            moves.append(Move(process, source, destination))
+            move = Move(process, source, destination)
+            moves.append(move)
     return tuple(moves)
 
 
@@ -107,13 +109,14 @@ def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     cluster = problem.cluster
     machine_of = list(problem.placement.machine_of)
     for process, machine in machines.items():
-        if process not in job.units:
+        tasks = job.units.get(process)
+        if tasks is None:
             raise PlacementError(f"no process is called {process}")
         try:
             position = cluster.index(machine)
         except ValueError as error:
             raise PlacementError(str(error)) from error
-        for task in job.units[process]:
+        for task in tasks:
             machine_of[task] = position
 
     placement = Placement(tuple(machine_of))
@@ -234,10 +237,10 @@ class _Automorphisms:
                 source=image.get(edge.source, edge.source),
                 destination=image.get(edge.destination, edge.destination),
             )
+            twin = self.edge_at.get(key)
             # Of two edges between the same tasks either might be the image.
-            if edge.channel or key not in self.edge_at or key in self.twice:
+            if edge.channel or twin is None or key in self.twice:
                 return False
-            twin = self.edge_at[key]
             if edges[twin].coflow != edge.coflow:
                 return False
             differs = volumes[position] != volumes[twin]

@@ -58,9 +58,10 @@ class Packing:
             whole = np.floor(room * (1 + 1e-12))
             most = int(np.clip(whole, 0, size))
 
-            choices = np.tile(np.arange(most + 1), len(counts))
-            counts = np.repeat(counts, most + 1, axis=0)
-            counts = np.column_stack([counts, choices])
+            choices = np.arange(most + 1)
+            column = np.tile(choices, len(counts))
+            counts = np.repeat(counts, choices.size, axis=0)
+            counts = np.column_stack([counts, column])
             use = counts @ self.demand[: group + 1]
             fits = (use <= free).all(axis=1)
             counts = counts[fits]
@@ -120,13 +121,14 @@ class Packing:
         shares = self.demand[:, limits] / roomiest[limits]
         largest = shares.max(axis=1, initial=0.0)
 
-        shape = (len(order), len(self.sizes))
-        counts = np.zeros(shape, dtype=np.int64)
+        bins = len(order)
+        groups = len(self.sizes)
+        counts = np.zeros((bins, groups), dtype=np.int64)
         for group in np.argsort(-largest, kind="stable"):
             demand = self.demand[group]
             needs = demand > 0
             rest = self.sizes[group]
-            for place in range(len(order)):
+            for place in range(bins):
                 counts_by_room = room[place, needs] / demand[needs]
                 most = counts_by_room.min(initial=rest)
                 count = min(int(most), rest)
@@ -159,15 +161,24 @@ class Packing:
         sizes = np.array(self.sizes, dtype=np.int64)
         # The weight of every count in the number of a state: of the last group 1.
         radices = np.append(sizes[1:], 0) + 1
-        strides = np.cumprod(radices[::-1])[::-1].astype(np.int64)
+        last_first = np.cumprod(radices[::-1])
+        strides = last_first[::-1].astype(np.int64)
         most = min(len(states) * len(options), count)
         marks = np.empty(count, dtype=np.bool_)
         origin, addition = np.empty((2, most), dtype=np.int32)
         new = lib.extend(
-            pointer(states), len(states), pointer(options), len(options),
-            pointer(sizes), pointer(strides), len(sizes),
-            pointer(marks), count, pointer(origin), pointer(addition),
-        )  # fmt: skip
+            pointer(states),
+            len(states),
+            pointer(options),
+            len(options),
+            pointer(sizes),
+            pointer(strides),
+            len(sizes),
+            pointer(marks),
+            count,
+            pointer(origin),
+            pointer(addition),
+        )
         counts = options[addition[:new]]
         origins = origin[:new].astype(np.int64)
         new_states = states[origins] + counts
@@ -194,9 +205,10 @@ def _counts_before(steps: Sequence[_Step], state: int) -> list[Ints]:
 
 def _pair(order: Sequence[int], counts: Iterable[Ints]) -> _Fit:
     """Return the bins of ``order`` with what each holds."""
-    rows = [tuple(row.tolist()) for row in counts]
-    fit = zip(order, rows, strict=True)
-    return list(fit)
+    fit = []
+    for position, row in zip(order, counts, strict=True):
+        fit.append((position, tuple(row.tolist())))
+    return fit
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -321,10 +333,11 @@ _Shortfalls: TypeAlias = Iterator[tuple[str, float, str]]
 def _total_shortfalls(space: Space) -> _Shortfalls:
     """Yield resource, shortfall, sentence where all machines have too little."""
     for column, resource in enumerate(space.resources):
-        room = float(space.capacity[:, column].sum())
-        pinned = space.used[:, column].sum()
-        movable = space.demand[:, column].sum()
-        needs = float(pinned + movable)
+        capacities = space.capacity[:, column]
+        pinned = space.used[:, column]
+        movable = space.demand[:, column]
+        room = float(capacities.sum())
+        needs = float(pinned.sum() + movable.sum())
         if needs > room * (1 + 1e-12):
             shortfall = needs - room
             problem = (
@@ -339,10 +352,12 @@ def _unit_shortfalls(space: Space) -> _Shortfalls:
     if not space.units:
         return
     for column, resource in enumerate(space.resources):
-        unit = int(space.demand[:, column].argmax())
-        demand = float(space.demand[unit, column])
-        machine = int(space.free[:, column].argmax())
-        room = float(space.free[machine, column])
+        demands = space.demand[:, column]
+        rooms = space.free[:, column]
+        unit = int(demands.argmax())
+        machine = int(rooms.argmax())
+        demand = float(demands[unit])
+        room = float(rooms[machine])
 
         if demand > room + space.slack[machine, column]:
             unit_name = space.units[unit].name

@@ -116,7 +116,10 @@ def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     # Ranks on one machine keep their order.
     for rank, machine in enumerate(machines):
         waiting[machine].append(rank)
-    ranks = [waiting[machine].popleft() for machine in ring]
+    ranks = []
+    for machine in ring:
+        rank = waiting[machine].popleft()
+        ranks.append(rank)
     return tuple(ranks)
 
 
@@ -162,11 +165,12 @@ class _Search:
 
     def cheapest(self) -> tuple[int, ...]:
         """Return the machines of the ranks in the order of the ring."""
+        first = self._ranks[0]
         start = _Partial(
             bound=RingCost(crossings=0, slowest=0.0, links=0.0),
             minus_length=0,
             has_moved=False,
-            ring=(self._ranks[0],),
+            ring=(first,),
         )
         heap = [start]
         continuations = self._length * len(self._used)
@@ -225,13 +229,12 @@ class _Search:
         if comes_back and not left[first]:
             entered.append(first)
 
-        crossings = cost.crossings
-        crossings += sum(self._least_crossings[machine] for machine in entered)
-        seconds = sum(self._least_seconds[machine] for machine in entered)
+        crossings = map(self._least_crossings.__getitem__, entered)
+        seconds = map(self._least_seconds.__getitem__, entered)
         return RingCost(
-            crossings=crossings,
+            crossings=cost.crossings + sum(crossings),
             slowest=max(cost.slowest, self._slowest),
-            links=_round_cost(cost.links + seconds),
+            links=_round_cost(cost.links + sum(seconds)),
         )
 
 
@@ -254,7 +257,8 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     machine_of = {}
     position_of = {}
     for position, task in steps.items():
-        machine_of[task.process_name] = problem.placement.machine_of[position]
+        machine = problem.placement.machine_of[position]
+        machine_of[task.process_name] = machine
         position_of[task.name] = position
     workers = [*rank_of]
     machines = [machine_of[worker] for worker in workers]
@@ -282,8 +286,8 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
                 source=successor_of[edge.source],
                 destination=successor_of[edge.destination],
             )
-    ringed_job = replace(job, tasks=tuple(tasks), edges=tuple(edges))
-    return replace(problem, job=ringed_job)
+    job_with_ring = replace(job, tasks=tuple(tasks), edges=tuple(edges))
+    return replace(problem, job=job_with_ring)
 
 
 def _joins_steps(edge: Edge, steps: Mapping[int, Task]) -> bool:

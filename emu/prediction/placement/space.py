@@ -126,15 +126,16 @@ class Space:
 
     def _table(self, rows: list[list[float]]) -> Floats:
         """Return rows of a column per resource, of which either may be none."""
-        shape = (len(rows), len(self.resources))
+        columns = len(self.resources)
         table = np.array(rows, dtype=np.float64)
-        return table.reshape(shape)
+        return table.reshape(len(rows), columns)
 
     def _demand(self, tasks: Sequence[int]) -> list[float]:
         demands = [self.job.tasks[task].demands for task in tasks]
         totals = []
         for name in self.resources:
-            total = sum(demand.get(name, 0.0) for demand in demands)
+            amounts = [demand.get(name, 0.0) for demand in demands]
+            total = sum(amounts)
             totals.append(total)
         return totals
 
@@ -188,12 +189,15 @@ class Space:
                 continue
 
             unit = self.units[first]
-            tasks = [self.job.tasks[position] for position in unit.tasks]
+            kinds = []
+            has_slots = False
+            for position in unit.tasks:
+                task = self.job.tasks[position]
+                kinds.append(task.kind)
+                has_slots |= bool(task.takes)
             key: object = group
-            has_slots = any(task.takes for task in tasks)
             # Tasks with slots are groups of their own: packing sees no difference.
             if has_slots:
-                kinds = [task.kind for task in tasks]
                 key = (*kinds, *demand.tolist())
             members[key] += group
         groups = map(tuple, members.values())
@@ -203,9 +207,10 @@ class Space:
         """Return True where units on ``machines``, -1 for none, respect (2)."""
         use = np.zeros_like(self.free)
         is_placed = machines >= 0
-        # With a plain += a machine of several units would count one of them.
         placed_machines = machines[is_placed]
-        np.add.at(use, placed_machines, self.demand[is_placed])
+        demands = self.demand[is_placed]
+        # With a plain += a machine of several units would count one of them.
+        np.add.at(use, placed_machines, demands)
         has_room = use <= self.free + self.slack
         return bool(has_room.all())
 
@@ -218,8 +223,8 @@ class Space:
 
     def placement(self, machines: Sequence[int] | Ints) -> Placement:
         """Return the placement of all tasks that puts unit u on ``machines[u]``."""
-        machine_of = self.expand(machines).tolist()
-        return Placement(tuple(machine_of))
+        machine_of = self.expand(machines)
+        return Placement(tuple(machine_of.tolist()))
 
     def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""

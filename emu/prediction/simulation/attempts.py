@@ -92,8 +92,11 @@ class Attempts:
         """Return ``recovery`` of a simulation's result, where something was killed."""
         if not self.killed:
             return {}
-        deaths = [asdict(attempt) for attempt in self.killed]
-        content = {"makespan": self.makespan, "lost": self.lost, "attempts": deaths}
+        content = {
+            "makespan": self.makespan,
+            "lost": self.lost,
+            "attempts": [asdict(attempt) for attempt in self.killed],
+        }
         return {"recovery": content}
 
 
@@ -176,12 +179,15 @@ def attempts(
 
 
 def _find_ties(
-    idle: Iterable[Kill], end_of_process: Callable[[str], float], began: float
+    idle: Iterable[Kill],
+    end_of_process: Callable[[str], float],
+    began: float,
 ) -> set[Kill]:
     """Return the kills that came at the very time at which what they kill had ended."""
     ties = set()
     for kill in idle:
-        end = began + max(map(end_of_process, kill.processes))
+        ends = map(end_of_process, kill.processes)
+        end = began + max(ends)
         if math.isclose(kill.time, end, rel_tol=TIE):
             ties.add(kill)
     return ties
@@ -198,9 +204,10 @@ def _find_cut(
     """Return the cut that is left, its time, and whether a newer one is lost."""
     newest, cut_time = _last_cut(schedule, rules, first, ran)
     last = schedule.problem.job.iterations - 1
+    iteration = min(rules.missed, last)
     # A copy has the state again when its task of that iteration has begun.
-    starts = schedule.task_start[:, min(rules.missed, last)]
-    arrivals = {*np.flatnonzero(starts < ran).tolist()}
+    has_begun = schedule.task_start[:, iteration] < ran
+    arrivals = {*np.flatnonzero(has_begun).tolist()}
     cut = holders.left_of(newest, first, fallen, arrivals)
     if cut < newest:
         return cut, 0.0, True
@@ -234,9 +241,11 @@ def _describe(
     if not kill.processes:
         return kill.name
     job = schedule.problem.job
-    task = job.processes[kill.processes[0]][0]
+    process, *_ = kill.processes
+    task, *_ = job.processes[process]
+    has_ended = schedule.task_end[task] <= ran
     # The schedule counts from its own first iteration, messages from that of the job.
-    iteration = first + int((schedule.task_end[task] <= ran).sum())
+    iteration = first + int(has_ended.sum())
     place = f"task {job.tasks[task].name}, iteration {iteration}"
     return f"{kill.name} is killed at {began + ran:g} s ({place})"
 
@@ -259,7 +268,8 @@ def end_of(schedule: Schedule, process: str) -> float:
     tasks = {*job.processes[process]}
     if any(job.tasks[task].kind == CHECKPOINT for task in tasks):
         return math.inf
-    ends = [schedule.task_end[[*tasks]]]
+
+    ends = [schedule.task_end[list(tasks)]]
     for position, edge in enumerate(job.edges):
         if edge.source in tasks and problem.hops[position]:
             # A process that has sent its last byte is needed until that has landed.
@@ -278,10 +288,11 @@ class Holders:
 
     def __init__(self, job: Job) -> None:
         self._process = [task.process_name for task in job.tasks]
-        self._pairs = [
-            (job.index(owner), copy) for owner, copy in copies_of(job).items()
-        ]
-        self._missing: set[int] = set()
+        self._pairs = []
+        for owner, copy in copies_of(job).items():
+            position = job.index(owner)
+            self._pairs.append((position, copy))
+        self._missing = set[int]()
         """Copies that died, until the state of the cut comes to them anew."""
 
     def left_of(
@@ -304,7 +315,9 @@ class Holders:
         came
             Copies to which that has come anew in the attempt.
         """
-        dead = {process for kill in fallen for process in kill.processes}
+        dead = set[str]()
+        for kill in fallen:
+            dead.update(kill.processes)
         if newest > first:  # it counts when all have it
             self._missing.clear()
         self._missing -= {*came}
@@ -379,12 +392,16 @@ def _last_cut(
     """Return the cut that the next attempt begins with, and when it was taken."""
     if not rules.every:
         return first, 0.0
+    keepers = list(rules.keepers)
+    holders = list(rules.copies or rules.keepers)
     # The last keeper decides: a cut holds where each has begun the iteration.
-    starts = schedule.task_start[list(rules.keepers)].max(axis=0)
-    arrivals = schedule.task_start[list(rules.copies or rules.keepers)].max(axis=0)
-    rest = min(schedule.problem.job.rounds[task] for task in rules.keepers)
+    starts = schedule.task_start[keepers].max(axis=0)
+    arrivals = schedule.task_start[holders].max(axis=0)
+    rest = min(schedule.problem.job.rounds[task] for task in keepers)
+
     # Cuts are at multiples of the whole job's iterations, whatever attempt takes them.
-    newest = (first + rest - 1) // rules.every * rules.every
+    last = first + rest - 1
+    newest = last // rules.every * rules.every
     for cut in range(newest, first, -rules.every):
         counting = cut - first + rules.missed
         # At the instant of the kill itself nothing begins any more.
