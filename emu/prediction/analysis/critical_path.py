@@ -247,21 +247,24 @@ class _Walk:
         earlier_piece = (plain, start, ready)
 
         for cause, begin, over in (later_piece, earlier_piece):
-            if over > begin:
-                port = -1
-                # A flow that has been served holds no port any more.
-                if part.edge >= 0 and cause is not Cause.LATENCY:
-                    port = self._crowd.bottleneck(part.edge, begin, over)
-                yield ChainLink(
-                    cause=cause,
-                    start=begin,
-                    end=over,
-                    task=part.task,
-                    edge=part.edge,
-                    iteration=part.iteration,
-                    port=port,
-                    pool=part.pool if cause is Cause.SLOT else "",
-                )
+            if over <= begin:
+                continue
+
+            port = -1
+            # A flow that has been served holds no port any more.
+            if part.edge >= 0 and cause is not Cause.LATENCY:
+                port = self._crowd.bottleneck(part.edge, begin, over)
+            pool = part.pool if cause is Cause.SLOT else ""
+            yield ChainLink(
+                cause=cause,
+                start=begin,
+                end=over,
+                task=part.task,
+                edge=part.edge,
+                iteration=part.iteration,
+                port=port,
+                pool=pool,
+            )
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
         """Return the last to end of a flow's source and the flows that go before it."""
@@ -297,8 +300,8 @@ class _Walk:
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
         # Strictly after `ready`: what ended by then held nothing up.
-        is_after = ends > ready + self._same
-        is_between = is_after & (ends <= start + self._same)
+        is_between = ends > ready + self._same
+        is_between &= ends <= start + self._same
         order = np.argsort(-ends[is_between], kind="stable")
         places = np.argwhere(is_between)
         last_first = places[order]
@@ -437,12 +440,11 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
     has_same_flows = emulated.flow_end.shape == simulated.flow_end.shape
     if not (has_same_tasks and has_same_flows):
         raise ValueError("the two schedules are not of the same job")
-    links = critical_path(emulated).links
 
+    links = critical_path(emulated).links
     drifts = list[Drift]()
     moment = 0.0  # where the simulation is
-    by_part = groupby(links, attrgetter("edge", "task", "iteration"))
-    for _, group in by_part:
+    for _, group in groupby(links, attrgetter("edge", "task", "iteration")):
         # Pieces of one part are compared as one: a simulation may divide it elsewhere.
         pieces = []
         for link in group:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from emu.prediction.analysis.critical_path import ELSEWHERE, Cause, divergences
+from emu.prediction.analysis.critical_path import ELSEWHERE, Cause, Drift, divergences
 from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Schedule
@@ -87,26 +87,34 @@ def error_budget(
 
     parts = defaultdict[DelayCause, list[float]](list)
     for drift in divergences(emulated, simulated):
-        link = drift.link
-        if drift.cause == ELSEWHERE:
-            parts[DelayCause.OTHER_PATHS].append(drift.seconds)
-        elif drift.cause == Cause.GAP:
-            parts[DelayCause.CONTROL].append(drift.seconds)
-        elif link.edge < 0:
-            parts[DelayCause.OVERRUN].append(drift.seconds)
+        cause = _cause_of(drift)
+        if cause is not None:
+            parts[cause].append(drift.seconds)
+            continue
+
+        flow = drift.link.edge, drift.link.iteration
+        if flow in first:
+            wait = first[flow] - float(emulated.flow_start[flow])
+            delays = {DelayCause.FIRST_BYTES: max(wait, 0.0)}
         else:
-            flow = link.edge, link.iteration
-            if flow in first:
-                wait = first[flow] - float(emulated.flow_start[flow])
-                delays = {DelayCause.FIRST_BYTES: max(wait, 0.0)}
-            else:
-                end = float(emulated.flow_end[flow])
-                delays = divide(float(due[flow]), end, rows.get(flow))
-            for cause, seconds in delays.items():
-                parts[cause].append(seconds)
-            explained = math.fsum(delays.values())
-            parts[rest_cause].append(drift.seconds - explained)
+            end = float(emulated.flow_end[flow])
+            delays = divide(float(due[flow]), end, rows.get(flow))
+        for cause, seconds in delays.items():
+            parts[cause].append(seconds)
+        explained = math.fsum(delays.values())
+        parts[rest_cause].append(drift.seconds - explained)
     return {str(cause): math.fsum(parts[cause]) for cause in DelayCause}
+
+
+def _cause_of(drift: Drift) -> DelayCause | None:
+    """Return the cause of a drift of no flow; None of a flow, which has several."""
+    if drift.cause == ELSEWHERE:
+        return DelayCause.OTHER_PATHS
+    if drift.cause == Cause.GAP:
+        return DelayCause.CONTROL
+    if drift.link.edge < 0:
+        return DelayCause.OVERRUN
+    return None
 
 
 def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
@@ -153,12 +161,13 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
     row
         finished, queued, informed, lag, as its sender noted them.
     """
+    lateness = end - due
     if math.isnan(due):
         return {}
     if end < due:
-        return {DelayCause.CLOCK: end - due}
+        return {DelayCause.CLOCK: lateness}
     if row is None:
-        return {DelayCause.SHAPING: end - due}
+        return {DelayCause.SHAPING: lateness}
 
     finish, queueing, notice, lag = row.tolist()
     send_delay = min(max(finish, due), end) - due
@@ -178,5 +187,5 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
         delays[cause] = delay
         rest -= delay
     delays[DelayCause.SHAPING] = rest
-    delays[DelayCause.COPYING] = end - due - send_delay
+    delays[DelayCause.COPYING] = lateness - send_delay
     return delays

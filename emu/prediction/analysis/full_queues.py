@@ -103,17 +103,19 @@ def full_queues(
     """
     problem = schedule.problem
     flows = schedule.flows()
-    flows_into: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    flows_into = defaultdict[int, list[tuple[int, int]]](list)
     for edge, iteration in flows.tolist():
         if schedule.flow_bytes[edge, iteration] > 0:
-            flows_into[problem.hops[edge][-1]].append((edge, iteration))
+            last_port = problem.hops[edge][-1]
+            flows_into[last_port].append((edge, iteration))
 
     risks = Counter[str]()
     waits = 0.0
     for port, port_flows in flows_into.items():
+        name = problem.links[port].name
         bursts = _overfull(schedule, port, port_flows, time_scale, byte_scale)
         for count in bursts:
-            risks[problem.links[port].name] += count
+            risks[name] += count
             # Flows that begin together wait at the same time: one timeout per burst at
             # most.
             waits += TIMEOUT * (1 - (1 - _WAIT) ** count)
@@ -123,10 +125,11 @@ def full_queues(
     if wall:
         waits = waits / wall
         share = (older_first or schedule.length) / schedule.length - 1
+    most_first = sorted(risks, key=lambda name: (-risks[name], name))
     return FullQueues(
         flows=len(flows),
         at_risk=sum(risks.values()),
-        links=tuple(sorted(risks, key=lambda name: (-risks[name], name))),
+        links=tuple(most_first),
         waits=waits if wall else 0.0,
         older_first=share,
     )
@@ -151,11 +154,14 @@ def _overfull(
     limit = max(_FEWEST * _PACKET, _QUEUE * capacity[port])
 
     order = np.argsort(start, kind="stable")
+    starts = start[order]
     first = 0
     while first < len(order):
-        moment = start[order[first]]
-        last = int(np.searchsorted(start[order], moment + _TOGETHER, side="right"))
-        under_way = order[:last][end[order[:last]] > moment]
+        moment = starts[first]
+        # Flows that begin so close behind count as one burst with it.
+        last = int(np.searchsorted(starts, moment + _TOGETHER, side="right"))
+        begun = order[:last]
+        under_way = begun[end[begun] > moment]
         senders, sender_of = np.unique(source[under_way], return_inverse=True)
         sizes = np.bincount(sender_of, size[under_way]).astype(np.float64)
         rates = capacity[senders]
@@ -169,5 +175,7 @@ def _overfull(
 def _backlog(sent: Floats, rates: Floats, drained: float) -> float:
     """Return the most bytes that wait if senders keep to their NIC's rate alone."""
     moments = sent / rates
-    arrivals = np.minimum(sent, rates * moments[:, None]).sum(axis=1)
-    return float(np.max(arrivals - drained * moments, initial=0.0))
+    could_arrive = rates * moments[:, None]
+    arrivals = np.minimum(sent, could_arrive).sum(axis=1)
+    waiting = arrivals - drained * moments
+    return float(waiting.max(initial=0.0))

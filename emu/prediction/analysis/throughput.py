@@ -91,12 +91,17 @@ def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
             return "waiting"
         return "sampling" if job.tasks[link.task].phase == "sampling" else "compute"
 
-    sums = Counter(critical_path(schedule).sums(kind_of)).most_common()
+    sums = Counter(critical_path(schedule).sums(kind_of))
+    shares = {}
+    for kind, seconds_of_kind in sums.most_common():
+        if seconds_of_kind > 0:
+            shares[kind] = seconds_of_kind / seconds
+    has_several_jobs = "jobs" in job.settings
     return Pace(
-        iteration_seconds=None if "jobs" in job.settings else speed.iteration_seconds,
+        iteration_seconds=None if has_several_jobs else speed.iteration_seconds,
         samples_per_second=speed.finite_rate,
         busy=busy,
-        critical_path={kind: share / seconds for kind, share in sums if share > 0},
+        critical_path=shares,
     )
 
 
@@ -251,7 +256,9 @@ def only(
         iterations=iterations,
         settings=job.settings_of(name),
     )
-    placement = Placement(tuple(problem.placement.machine_of[row] for row in tasks))
+    machine_of = problem.placement.machine_of
+    machines = [machine_of[row] for row in tasks]
+    placement = Placement(tuple(machines))
     run = Realization(
         times=realization.times[tasks, :iterations],
         volumes=realization.volumes[edge_rows, :iterations],
@@ -282,7 +289,8 @@ class Prices:
         # cheap.
         bill = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
         running = float(bill.sum()) * self.function_hour / _HOUR
-        return self.request * seconds.size + running
+        requests = self.request * seconds.size
+        return requests + running
 
 
 @dataclass(frozen=True)
@@ -310,12 +318,13 @@ class Cost:
 
     def to_json(self) -> dict[str, float | None]:
         """Return dollars by what they are for, in all, and the value, None if free."""
+        is_free = not np.isfinite(self.value)
         content = {
             "servers": self.servers,
             "lambdas": self.lambdas,
             "parameter_servers": self.parameter_servers,
             "total": self.total,
-            "value": self.value if np.isfinite(self.value) else None,
+            "value": None if is_free else self.value,
         }
         if self.lost:
             content["lost"] = self.lost

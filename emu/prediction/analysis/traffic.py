@@ -293,11 +293,13 @@ def meetings(
     list[tuple[int, int]]
         Pairs of source ports, one direction of a connection each, sorted.
     """
+    times = packets["time"]
     directions, direction_of = np.unique(packets[CONNECTION], return_inverse=True)
-    first = np.full(len(directions), np.inf)
-    last = np.full(len(directions), -np.inf)
-    np.minimum.at(first, direction_of, packets["time"])
-    np.maximum.at(last, direction_of, packets["time"])
+    count = len(directions)
+    first = np.full(count, np.inf)
+    last = np.full(count, -np.inf)
+    np.minimum.at(first, direction_of, times)
+    np.maximum.at(last, direction_of, times)
 
     # Of each queue the direction that ends last: whoever begins before that meets it.
     newest: dict[tuple[str, int, int], int] = {}
@@ -346,7 +348,8 @@ def count_kinds(
         for row in arrivals.get("payloads", ()):
             edge = int(row["edge"])
             kind = str(row["kind"])
-            counts[edge, kind] += int(row["bytes"])
+            size = int(row["bytes"])
+            counts[edge, kind] += size
     return counts
 
 

@@ -223,14 +223,13 @@ def _describe_stuck(problem: Problem, state: State) -> str:
     """Return a text on tasks that never start, flows cut off, holders of slots."""
     tasks_left = np.flatnonzero(state.ended < problem.job.rounds)
     # All tasks behind one that is stuck are left: the first few are enough to see.
-    names = ", ".join(problem.job.tasks[task].name for task in tasks_left[:8])
-    return "; ".join(
-        [
-            f"nothing would ever start {names}",
-            *_cut_flows(problem, state),
-            *_awaited_slots(problem, state),
-        ]
-    )
+    names = [problem.job.tasks[task].name for task in tasks_left[:8]]
+    reasons = [
+        f"nothing would ever start {', '.join(names)}",
+        *_cut_flows(problem, state),
+        *_awaited_slots(problem, state),
+    ]
+    return "; ".join(reasons)
 
 
 def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
@@ -242,15 +241,19 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
             if port in hops and state.ready[edge] > state.delivered[edge]:
                 name = problem.job.edge_names[edge]
                 waiting.append(f"{name} (iteration {state.delivered[edge]})")
+        if not waiting:
+            continue
 
-        if waiting:
-            rest = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-            times, _ = steps.of(port)
-            yield (
-                f"{', '.join(waiting[:3])}{rest} wait for "
-                f"{problem.links[port].name}, which carries nothing from "
-                f"{times[-1]:g} s on: write for how long (events, for)"
-            )
+        flows = ", ".join(waiting[:3])
+        if len(waiting) > 3:
+            flows += f" and {len(waiting) - 3} more"
+        link = problem.links[port].name
+        times, _ = steps.of(port)
+        cut_time = times[-1]
+        yield (
+            f"{flows} wait for {link}, which carries nothing from "
+            f"{cut_time:g} s on: write for how long (events, for)"
+        )
 
 
 def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
@@ -261,22 +264,26 @@ def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
     """
     tasks = problem.job.tasks
     for pool in problem.pools:
-        takers = [tasks[task].name for task in state.queued if task in pool.takers]
+        takers = [
+            tasks[queued].name for queued in state.queued if queued in pool.takers
+        ]
         if not takers:
             continue
         holders = []
-        for task in pool.takers:
+        for position in pool.takers:
+            task = tasks[position]
+            started = state.started[position]
             # Who holds a slot is written nowhere: so every taker is named that may.
-            is_on = state.started[task] > state.ended[task]
-            gives_back = tasks[task].gives_back == pool.name
-            if is_on or (state.started[task] > 0 and not gives_back):
-                iteration = state.started[task] - 1
-                holders.append(f"{tasks[task].name} (iteration {iteration})")
+            is_on = started > state.ended[position]
+            gives_back = task.gives_back == pool.name
+            if is_on or (started > 0 and not gives_back):
+                holders.append(f"{task.name} (iteration {started - 1})")
 
+        waiting = ", ".join(takers)
+        holding = ", ".join(holders) or "no task"
         machine = problem.cluster.machines[pool.machine].name
         yield (
-            f"{', '.join(takers)} wait for a slot of {pool.name} on {machine}, "
-            f"held by {', '.join(holders) or 'no task'}"
+            f"{waiting} wait for a slot of {pool.name} on {machine}, held by {holding}"
         )
 
 
