@@ -191,11 +191,8 @@ def read_rates(job: Job, path: Path) -> RateHistory:
 
     shapes = {array.shape for array in arrays.values()}
     _require(len(shapes) == 1, "holds arrays of different lengths", path)
-    counted_columns = [
-        (rates.edge, len(job.edges)),
-        (rates.iteration, job.iterations),
-    ]
-    for numbers, count in counted_columns:
+    edges = len(job.edges)
+    for numbers, count in ((rates.edge, edges), (rates.iteration, job.iterations)):
         # numpy would take -1 for the last flow.
         is_known = (numbers >= 0) & (numbers < count)
         _require(is_known.all(), "names flows that the job does not have", path)
@@ -223,15 +220,13 @@ def read_samples(run: Path) -> Arrays:
     # unpacks to more was not written here.
     arrays = read_arrays(path, SAMPLED, inflation=1)
     time = arrays["time"]
-    samples = 0
-    if time.ndim:
-        samples = len(time)
+    samples = len(time) if time.ndim else 0
 
     for name, array in arrays.items():
-        fits = samples > 0
-        fits = fits and array.shape[:1] == (samples,)
-        fits = fits and array.ndim == _SAMPLED_AXES[name]
-        fits = fits and array.dtype.kind in "iuf"
+        has_samples = samples > 0 and array.shape[:1] == (samples,)
+        has_axes = array.ndim == _SAMPLED_AXES[name]
+        are_numbers = array.dtype.kind in "iuf"
+        fits = has_samples and has_axes and are_numbers
         problem = f"{name} has shape {array.shape} for {samples} samples"
         _require(fits, problem, path)
         numbers = array.astype(np.float64)
@@ -286,15 +281,18 @@ def read_traffic(run: Path) -> Traffic:
         if "calls" in array_names(path):
             names.append("calls")
         arrays = read_arrays(path, names, inflation=1)
+        packets = arrays["packets"]
+        nics = arrays["nics"]
+        owners = arrays["owners"]
         calls = arrays.get("calls", np.empty(0, CALL))
         machines = arrays["machines"].tolist()
         programs = arrays["programs"].tolist()
         traffic = Traffic(
-            packets=arrays["packets"].astype(PACKET),
+            packets=packets.astype(PACKET),
             machines=tuple(map(str, machines)),
-            nics=arrays["nics"].astype(np.float64),
+            nics=nics.astype(np.float64),
             programs=tuple(map(str, programs)),
-            owners=arrays["owners"].astype(OWNER),
+            owners=owners.astype(OWNER),
             calls=calls.astype(CALL),
         )
         _check(traffic)

@@ -18,7 +18,7 @@ from emu.errors import DataError, ScenarioError
 from emu.host.input_file import check_shape, one_error, read_json
 from emu.prediction.analysis.traffic import count_kinds, kinds_between_machines
 from emu.prediction.scheduling import rate_policy
-from emu.problem import Problem, Realization, Schedule
+from emu.problem import Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
@@ -77,8 +77,11 @@ class ToAudit:
         evidence = self.evidence
         if evidence is None:
             return {}
-        problem = self.schedule.problem
-        return kinds_between_machines(problem, evidence.statistics, evidence.byte_scale)
+        return kinds_between_machines(
+            self.schedule.problem,
+            statistics=evidence.statistics,
+            byte_scale=evidence.byte_scale,
+        )
 
     def audit(
         self,
@@ -144,12 +147,14 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     ``scenario`` cannot be used.
     """
     substitute = None if scenario is None else load(scenario, [])
+    result = path
+    if path.is_dir():
+        if has_recorded_job(path):
+            return _virtual_to_audit(load_run(path), substitute)
+        result = path / "result.json"
     # `result.json` by its own name stands for its run:
     # the files beside it are compared, too.
-    directory = path if path.is_dir() else path.parent
-    if path.is_dir() and has_recorded_job(path):
-        return _virtual_to_audit(load_run(path), substitute)
-    result = directory / "result.json" if path.is_dir() else path
+    directory = result.parent
     is_run = result.name == "result.json"
     if is_run and (directory / "problem.json").exists():
         return run_to_audit(load_run(directory), substitute)
@@ -157,11 +162,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     of_file, schedule = read_result(path)
     reference = substitute or of_file
     realization, silent = _realize_scenario(reference, schedule, str(path))
-    times = None
-    volumes = None
-    if realization is not None:
-        times = realization.times
-        volumes = realization.volumes
+    times, volumes = _times_and_volumes(realization)
     return ToAudit(
         path=path,
         name=of_file.name,
@@ -181,12 +182,7 @@ def _virtual_to_audit(run: RecordedRun, stated: Scenario | None) -> ToAudit:
     scenario = stated or run.scenario
     realization, silent = _realize_scenario(scenario, run.best, str(run.path))
     silent.append("the ranks' own clocks: the schedule is the simulation of job.json")
-    times = None
-    volumes = None
-    if realization is not None:
-        times = realization.times
-        volumes = realization.volumes
-
+    times, volumes = _times_and_volumes(realization)
     return ToAudit(
         path=run.path,
         name=run.name,
@@ -214,7 +210,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     realization, silent = _realize_scenario(scenario, schedule, path, first=first)
     silent += unknown
     # Where nothing states volumes, what the run has measured is all there is.
-    measured_times, volumes = _read_measured(run)
+    measured_times, volumes = _times_and_volumes(run.measured)
     least = None
     if realization is not None and scenario is not None:
         stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
@@ -250,11 +246,13 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     )
 
 
-def _read_measured(run: RecordedRun) -> tuple[Floats | None, Floats | None]:
-    """Return the times and volumes that a run has measured; None where it has none."""
-    if run.measured is None:
+def _times_and_volumes(
+    realization: Realization | None,
+) -> tuple[Floats | None, Floats | None]:
+    """Return the times and volumes of a run; None where nothing states them."""
+    if realization is None:
         return None, None
-    return run.measured.times, run.measured.volumes
+    return realization.times, realization.volumes
 
 
 def _policy_of(run: RecordedRun, scenario: Scenario | None) -> str:
@@ -319,11 +317,12 @@ def _evidence(
     processes = read_json(path)
     check_shape(processes, _processes_shape(), path)
     statistics = processes["statistics"]
-    edges = len(run.problem.job.edges)
+    job = run.problem.job
+    edges = len(job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=path)
 
-    frames: Any = read_frames(run.problem.job, frames_path)
+    frames: Any = read_frames(job, frames_path)
     del frames["turns"]  # no guard asks for them
     # Without reports every delay counts as told, so
     # that no guard fires for want of a file.
@@ -337,7 +336,7 @@ def _evidence(
         late_work = run.problem.work(end - arrays["late"], end)
         late = np.nan_to_num(late_work)
         sends = arrays["sends"]
-        if sends.size % 6 or not (sends.reshape(-1, 6)[:, :2] >= 0).all():
+        if not _are_sends(sends):
             raise DataError("holds no rows of sends", path=reports_path)
     hosts = _hosts_of(processes, run.path)
     noted_settings = run.manifest.get("emulation", {})
@@ -355,6 +354,15 @@ def _evidence(
         windows=() if stated is None else list_windows(stated),
         **margins(settings, statistics),
     )
+
+
+def _are_sends(numbers: Floats) -> bool:
+    """Return True where numbers are rows of edge, iteration and four times."""
+    if numbers.size % 6:
+        return False
+    rows = numbers.reshape(-1, 6)
+    edges_and_iterations = rows[:, :2]
+    return bool((edges_and_iterations >= 0).all())
 
 
 @cache
@@ -390,7 +398,9 @@ def has_other_windows(scenario: Scenario) -> bool:
 
 
 def real_volumes(
-    scenario: Scenario, realization: Realization, byte_scale: float
+    scenario: Scenario,
+    realization: Realization,
+    byte_scale: float,
 ) -> Floats | None:
     """Return the bytes that every (edge, iteration) must carry, whole real ones.
 
@@ -398,8 +408,9 @@ def real_volumes(
     """
     if scenario.profile is not None:
         return None
+    real_bytes = realization.volumes * byte_scale
     # Sockets carry whole bytes, so that a run is off by a fraction of one.
-    return np.rint(realization.volumes * byte_scale) / byte_scale
+    return np.rint(real_bytes) / byte_scale
 
 
 def _makespan(content: Mapping[str, Any]) -> float:
@@ -424,10 +435,10 @@ def _realize_scenario(
     if any(model.measured is None for model in model_programs(scenario)):
         # To measure it is to run it, which an audit does with --training alone.
         return None, ["times and volumes are not compared: no figures of its model"]
+    placed = schedule.problem
     try:
-        places = schedule.problem.machine_of_task
         # What a cache saves depends on where its sampler stood in the run.
-        job = settle_caches(build_job(scenario), places)
+        job = settle_caches(build_job(scenario), placed.machine_of_task)
         realization = realize(scenario, job)
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]
@@ -435,11 +446,11 @@ def _realize_scenario(
     try:
         realization = realization.beginning_at(first, job)
         job = job.beginning_at(first)
-        realization.check_shapes(schedule.problem.job)
+        realization.check_shapes(placed.job)
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error
     # The scenario states what the machines take, not the run.
-    problem = Problem(schedule.problem.cluster, job, schedule.problem.placement)
+    problem = replace(placed, job=job)
     return problem.stretch(realization), []
 
 
@@ -465,7 +476,8 @@ def has_one_clock(hosts: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def margins(
-    settings: EmulationSettings, statistics: Mapping[str, Mapping[str, Any]]
+    settings: EmulationSettings,
+    statistics: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the scales, and what senders and their hosts may be ahead or late by.
 

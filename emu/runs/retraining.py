@@ -58,18 +58,13 @@ def training_audit(run: Path, job: Job) -> Findings:
         losses = rows.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
             raise DataError("holds no losses", path=training)
-        system = system_of(settings)
-        misses = 0
-        if system is not None:
-            if system.asynchronous(settings):
-                problem = "trained asynchronously: its losses follow from what was read"
-                raise DataError(f"{problem} when, audit a run of mode: pipe", path=run)
-            # A pipeline of P3 lacks some updates by design:
-            # alone the training lacks the same ones.
-            misses = system.updates_missed(settings)
 
-        weights = _weights_of(run, prefix)
-        wrong = _first_wrong(losses, weights=weights, settings=settings, missed=misses)
+        wrong = _first_wrong(
+            losses,
+            missed=_updates_missed(settings, run),
+            weights=_weights_of(run, prefix),
+            settings=settings,
+        )
         # One more for the weights, which are compared as one number.
         count += len(losses) + 1
         if wrong is not None:
@@ -86,6 +81,19 @@ def training_audit(run: Path, job: Job) -> Findings:
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
     return count, violations
+
+
+def _updates_missed(settings: Mapping[str, Any], run: Path) -> int:
+    """Return the updates that a job lacks; raises DataError where nobody can tell."""
+    system = system_of(settings)
+    if system is None:
+        return 0
+    if system.asynchronous(settings):
+        problem = "trained asynchronously: its losses follow from what was read"
+        raise DataError(f"{problem} when, audit a run of mode: pipe", path=run)
+    # A pipeline of P3 lacks some updates by design:
+    # alone the training lacks the same ones.
+    return system.updates_missed(settings)
 
 
 def _weights_of(run: Path, prefix: str) -> Floats:
@@ -117,8 +125,7 @@ def _first_wrong(
     """Return what is wrong first: by how much, its name, and words on it."""
     rows = found.index
     losses = found.to_numpy()
-    last_batch = int(rows.max())
-    batches = last_batch + 1
+    batches = int(rows.max()) + 1
     weights_alone, curve = _alone(settings, batches, missed)
     losses_alone = curve[rows]
     count = len(weights_alone)
@@ -155,12 +162,13 @@ def _first_wrong(
         return None
 
     first = int(np.argmax(wrong))
-    if first == len(found):
+    amount = off[first]
+    if first == len(losses):
         # Weights may all be 0.
-        share = off[first] / max(float(size), 1e-300)
-        return off[first], "weights", f"are {share:.2g} of them off those alone"
+        share = amount / max(float(size), 1e-300)
+        return amount, "weights", f"are {share:.2g} of them off those alone"
     words = f"is {losses[first]:.6g}, {losses_alone[first]:.6g} alone"
-    return off[first], f"loss[{rows[first]}]", words
+    return amount, f"loss[{rows[first]}]", words
 
 
 #: Parameters and losses.

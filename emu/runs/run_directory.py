@@ -61,10 +61,19 @@ from emu.trust.violation import differences
 Arrays = Mapping[str, NDArray[Any]]
 #: Files that result.json follows from, and names the digests of.
 RECORDS = (
-    "manifest.json", "scenario.txt", "problem.json", "simulated.json",
-    "processes.json", "rates.npz", "realization.npz", "reports.npz", "frames.npz",
-    "training.csv", "weights.npz", "setup/result.json",
-)  # fmt: skip
+    "manifest.json",
+    "scenario.txt",
+    "problem.json",
+    "simulated.json",
+    "processes.json",
+    "rates.npz",
+    "realization.npz",
+    "reports.npz",
+    "frames.npz",
+    "training.csv",
+    "weights.npz",
+    "setup/result.json",
+)
 #: File of the text, whatever the format: YAML reads JSON.
 NAME = "scenario.txt"
 #: Bytes that a text may have to be read again: a directory may be of others.
@@ -187,11 +196,11 @@ class RunDirectory:
             is_table = isinstance(value, list) and value and isinstance(value[0], dict)
             if is_table:
                 rows = ",\n  ".join(map(encode, value))
-                lines.append(f"{encode(key)}: [\n  {rows}\n ]")
+                line = f"{encode(key)}: [\n  {rows}\n ]"
             else:
                 # Without the braces of an object of its own.
-                line = encode({key: value})
-                lines.append(line[1:-1])
+                line = encode({key: value})[1:-1]
+            lines.append(line)
 
         content = ",\n ".join(lines)
         text = f"{{\n {content}\n}}\n"
@@ -231,7 +240,8 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> Content:
     directory.write_lines(NAME, [source.text])
     overrides: Any = source.overrides
     # Python states keys with values, the command line a list of texts.
-    changes = dict(overrides) if hasattr(overrides, "items") else [*overrides]
+    is_mapping = hasattr(overrides, "items")
+    changes = dict(overrides) if is_mapping else list(overrides)
 
     return {
         "file": source.file,

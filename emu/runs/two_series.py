@@ -70,10 +70,10 @@ class Likeness:
             distance = format_ratio(error)
             lines.append(f"medians are {distance} apart")
 
-        has_time = self.apart is not None
-        if not has_time and self.quartiles != self.measured_quartiles:
-            lines.append("iterations measured elsewhere take no time")
-        if self.apart is not None and self.apart > threshold:
+        if self.apart is None:
+            if self.quartiles != self.measured_quartiles:
+                lines.append("iterations measured elsewhere take no time")
+        elif self.apart > threshold:
             percent = 100 * self.apart
             lines.append(f"iterations are {percent:.3g} % apart on average")
         return lines
@@ -82,7 +82,8 @@ class Likeness:
         drift = self.drift
         if drift is None:
             return False
-        return abs(drift.mean) > max(threshold, drift.half)
+        least = max(threshold, drift.half)
+        return abs(drift.mean) > least
 
 
 def compare_lengths(measured: Sequence[float], lengths: Sequence[float]) -> Likeness:

@@ -124,9 +124,7 @@ def _running_sums(schedule: Schedule, changes: Changes) -> list[Steps]:
 
         is_last = np.ones_like(times, dtype=bool)
         is_last[:-1] = times[1:] != times[:-1]
-        last_times = times[is_last]
-        last_levels = level[is_last]
-        steps.append((last_times, last_levels))
+        steps.append((times[is_last], level[is_last]))
     return steps
 
 
@@ -364,10 +362,9 @@ def changes_of(split: Pieces) -> Changes:
     edge_of_end = split.rates.edge[is_last]
     time_of_end = split.end[is_last]
     rate_at_end = rate[is_last]
-    history = split.history
     return Changes(
-        path=np.append(history.edge, edge_of_end),
-        time=np.append(history.time, time_of_end),
+        path=np.append(split.history.edge, edge_of_end),
+        time=np.append(split.history.time, time_of_end),
         change=np.append(change, -rate_at_end),
     )
 
@@ -420,10 +417,8 @@ def _ports_by_hop(problem: Problem) -> list[Ints]:
     """
     ports = len(problem.links)
     paths = [*problem.hops]
-    for port in range(ports):
-        # What a capacity loses crosses its port alone.
-        path = (port,)
-        paths.append(path)
+    # What a capacity loses crosses its port alone.
+    paths += [(port,) for port in range(ports)]
     columns = zip_longest(*paths, fillvalue=ports)
     return [np.array(column) for column in columns]
 
