@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from emu.graph_data import drawn_graph, opened
+from emu.host import confinement
 from emu.prediction.analysis import task_moves
 from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
@@ -106,6 +107,17 @@ def short_searches() -> Iterator[None]:
         patch.setattr(search, "SKETCH", (low, high, proposals // 10))
         patch.setattr(search, "LISTING_STEPS", search.LISTING_STEPS // 10)
         yield
+
+
+@pytest.fixture
+def read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files of others in this process, as a confined reader does that it calls.
+
+    For files of few lines, where the question is what they say: to copy a process of
+    the whole suite takes longer than to read them. Bounds, and what comes back from a
+    child, are asked for in tests/host/test_confinement.py; mutants are read apart.
+    """
+    monkeypatch.setattr(confinement, "_files", [tmp_path])
 
 
 @pytest.fixture

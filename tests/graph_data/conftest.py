@@ -8,25 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.host import confinement
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of the prepared data sets of one test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "emu" / "prepared"
-
-
-@pytest.fixture
-def read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files of others in this process, as a confined reader does that it calls.
-
-    For files of few lines, where the question is what they say: to copy a process of
-    the whole suite takes longer than to read them. Bounds, and what comes back from a
-    child, are asked for in tests/host/test_confinement.py.
-    """
-    monkeypatch.setattr(confinement, "_files", [tmp_path])
 
 
 @pytest.fixture

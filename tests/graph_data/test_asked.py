@@ -18,6 +18,8 @@ from emu.cli import app
 from emu.errors import DataError
 from tests.graph_data.test_import_kinds import PATH, UP, Files, bring, npy, npz, summary
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 TIMES = "".join(
     f"{31220 + 20 * (k // 3)} {k * 7 % 40} {k * 11 % 40}\n" for k in range(60)
 )

@@ -19,6 +19,8 @@ from emu.graph_data.imported import import_graph
 from emu.scenario import load, prepare
 from tests.graph_data.imports import neighbours
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 FILES = Path(__file__).parent / "files"
 
 

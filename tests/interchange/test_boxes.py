@@ -16,6 +16,8 @@ from emu.interchange.slurm_switches import read_switches
 from emu.interchange.topology import Answers
 from tests.interchange.platforms import Flow, makespan
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 #: Bytes that 18 NVLinks of 25 GB/s carry in a millisecond.
 SIZE = 450e6
 

@@ -17,6 +17,8 @@ from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
 from emu.testing.strategies import problems
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 @settings(max_examples=50)
 @given(problems())

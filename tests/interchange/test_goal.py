@@ -13,6 +13,8 @@ import emu
 from emu.errors import DataError
 from emu.interchange.workload_formats import read_workload
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 def makespan(text: str, path: Path, latency: str = "") -> float:
     """Return the seconds that a schedule takes on NICs of 1 B per ns."""

@@ -20,6 +20,8 @@ from emu.interchange.kineto import count_repeats
 from emu.interchange.kineto_trace import Exchange
 from emu.interchange.workload_formats import read_workload
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 Event = dict[str, Any]
 #: Bytes per second of the NIC below, so that 1,000 bytes take 1 ms.
 RATE = 1e6

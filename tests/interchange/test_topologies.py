@@ -12,6 +12,8 @@ import emu
 from emu.errors import PlacementError, ScenarioError
 from emu.interchange.simgrid import read_platform
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 
 def seconds(folder: Path, name: str, content: str, ends: str, size: str) -> float:
     """Return how long a flow takes between two machines."""

@@ -22,6 +22,8 @@ from emu.interchange.protobuf import encode, write_varint
 from emu.interchange.workload import order_nodes, reduce_edges
 from emu.interchange.workload_formats import read_workload
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 FOLDER = Path(os.environ.get("EMU_WORKLOADS", ""))
 needs_workloads = pytest.mark.skipif(
     not os.environ.get("EMU_WORKLOADS"), reason="EMU_WORKLOADS names no folder"
