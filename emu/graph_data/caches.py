@@ -78,7 +78,11 @@ class CachePlan:
 
 # Samplers that walk over all training vertices ask for the same, one after the other.
 @lru_cache(maxsize=2)
-def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int | None) -> Floats:
+def _chance_to_meet(
+    dataset: Dataset,
+    plan: BatchPlan,
+    sampler: int | None,
+) -> Floats:
     """Return the probability that a batch of a sampler has each vertex, about.
 
     ``sampler``: None where every sampler walks over all training vertices.
@@ -111,7 +115,11 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int | None) -> F
     return chance
 
 
-def _chance_to_miss(structure: Structure, draws: Floats, misses: Floats) -> Floats:
+def _chance_to_miss(
+    structure: Structure,
+    draws: Floats,
+    misses: Floats,
+) -> Floats:
     """Return the probability that a batch has not met each vertex after a hop.
 
     ``draws``: that a vertex draws any one of its neighbours; ``misses``: before it.
@@ -187,7 +195,11 @@ def places_of_most(worth: Array, count: int) -> Ints:
 Drawer: TypeAlias = Callable[[int], Array]
 
 
-def kept_batches(dataset: Dataset, plan: BatchPlan, sampler: int) -> Drawer:
+def kept_batches(
+    dataset: Dataset,
+    plan: BatchPlan,
+    sampler: int,
+) -> Drawer:
     """Return a sampler's batches, which are kept for who asks for the same again."""
     train = plan.walk(dataset)
 

@@ -388,7 +388,11 @@ def open_dataset(
     return Dataset(arrays, feature_length)
 
 
-def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
+def _write(
+    folder: Path,
+    graph: RawGraph,
+    spec: DatasetSpec,
+) -> prepared.Facts:
     # Refused before the graph is cut, which takes far longer.
     split = (graph.train, graph.valid, graph.test)
     for ids in split:

@@ -210,7 +210,12 @@ class DrawnStructure(Structure):
         degrees = np.bincount(rows, minlength=len(vertices))
         return bounds_of(degrees), targets
 
-    def _differ(self, vertices: Ids, rows: Ids, targets: Ids) -> tuple[Ids, Ids]:
+    def _differ(
+        self,
+        vertices: Ids,
+        rows: Ids,
+        targets: Ids,
+    ) -> tuple[Ids, Ids]:
         """Return each neighbour of a row once, the first draw of it, without loops."""
         is_edge = targets != vertices[rows]
         rows = rows[is_edge]
@@ -221,7 +226,12 @@ class DrawnStructure(Structure):
         return rows[first], targets[first]
 
     @override
-    def draw(self, frontier: Ids, fanout: int, key: np.uint64) -> tuple[Ids, Positions]:
+    def draw(
+        self,
+        frontier: Ids,
+        fanout: int,
+        key: np.uint64,
+    ) -> tuple[Ids, Positions]:
         """Return at most ``fanout`` neighbours of each vertex, and whose they are."""
         counts = self.draws_of(frontier)
         needed = _SPARE * self.repeats * fanout
@@ -313,7 +323,12 @@ class _Sample:
 class DrawnGraph(Dataset):
     """A data set of which sizes alone are known."""
 
-    def __init__(self, settings: dict[str, Any], partitioner: str, parts: int) -> None:
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        partitioner: str,
+        parts: int,
+    ) -> None:
         name = settings["name"]
         if name not in PRESETS:
             names = ", ".join(PRESETS)

@@ -60,7 +60,12 @@ class _Meter:
 
     total = 0  # as pooch sets it, from what the server says
 
-    def __init__(self, size: int, tell: Callable[[int], None], source: str) -> None:
+    def __init__(
+        self,
+        size: int,
+        tell: Callable[[int], None],
+        source: str,
+    ) -> None:
         self._size = size
         self._tell = tell
         self._source = source

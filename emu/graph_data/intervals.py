@@ -87,7 +87,11 @@ def cut_intervals(
     return interval
 
 
-def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
+def _balance(
+    structure: Structure,
+    interval: SmallInts,
+    numbers: range,
+) -> None:
     """Swap vertices of some intervals, in place, until their outer edges are close."""
     # Edges from other intervals into each.
     between = np.empty(len(numbers), np.int64)
@@ -316,7 +320,12 @@ def count_intervals(
     )
 
 
-def _drawn_counts(dataset: DrawnGraph, each: int, *, sources: bool) -> IntervalCounts:
+def _drawn_counts(
+    dataset: DrawnGraph,
+    each: int,
+    *,
+    sources: bool,
+) -> IntervalCounts:
     """Return the sizes of equal intervals of a drawn graph, from who reads whom.
 
     Raises DataError where sources are asked for, which follow edges; ValueError as

@@ -212,7 +212,11 @@ def _problem_of(error: Exception) -> str:
     return getattr(error, "problem", str(error))
 
 
-def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
+def _begin_array(
+    path: Path,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+) -> BinaryIO:
     """Open an npy file behind its header; what follows is written as any bytes are.
 
     np.save names a full disk as "123718 requested and 60384 written", and storing into

@@ -81,7 +81,12 @@ class Structure:
         neighbours = self.indices[entries]
         return indptr, neighbours.astype(np.int64)
 
-    def draw(self, frontier: Ids, fanout: int, key: np.uint64) -> tuple[Ids, Positions]:
+    def draw(
+        self,
+        frontier: Ids,
+        fanout: int,
+        key: np.uint64,
+    ) -> tuple[Ids, Positions]:
         """Return at most ``fanout`` neighbours of each vertex, and whose they are.
 
         Places in ``frontier`` say whose: in its order. ``key`` decides which.
@@ -223,7 +228,11 @@ def places_of(vertices: int) -> Positions:
     return places
 
 
-def relabel_by_place(known: Ids, ids: Ids, places: Positions) -> tuple[Ids, Positions]:
+def relabel_by_place(
+    known: Ids,
+    ids: Ids,
+    places: Positions,
+) -> tuple[Ids, Positions]:
     """Return what `relabel` does, by a place of each vertex where it hashes."""
     most = len(known) + len(ids)
     vertices = np.empty(most, np.int64)

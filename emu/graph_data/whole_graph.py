@@ -177,7 +177,12 @@ class DrawnPart(Part):
 class WholeGraph:
     """All parts of a graph, each read when it is first asked for."""
 
-    def __init__(self, vertices: int, parts: int, read: Callable[[int], Part]) -> None:
+    def __init__(
+        self,
+        vertices: int,
+        parts: int,
+        read: Callable[[int], Part],
+    ) -> None:
         self.vertices = vertices
         self.parts = parts
         self._read = read

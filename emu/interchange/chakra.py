@@ -121,7 +121,12 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     return [ranks[rank] for rank in ranks_in_order]
 
 
-def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload:
+def read_chakra(
+    path: Path,
+    *,
+    copies: int = 0,
+    large: bool = False,
+) -> Workload:
     """Return the traces of all ranks as one job.
 
     Raises DataError when one is damaged or missing, a receive has no send, collectives
@@ -164,7 +169,12 @@ class _Job:
         # Of each group the collectives of each rank, in order.
         self._groups: dict[str, dict[int, list[_Exchange]]] = {}
 
-    def add_rank(self, rank: int, trace: Trace, needed: list[tuple[int, int]]) -> None:
+    def add_rank(
+        self,
+        rank: int,
+        trace: Trace,
+        needed: list[tuple[int, int]],
+    ) -> None:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
         left_out = self.workload.left_out
         left_out.update(trace.left_out)
@@ -411,7 +421,12 @@ class _Job:
             for send, receive in pairs:
                 self._join_message(send, receive, route)
 
-    def _join_message(self, send: _Message, receive: _Message, route: str) -> None:
+    def _join_message(
+        self,
+        send: _Message,
+        receive: _Message,
+        route: str,
+    ) -> None:
         workload = self.workload
         # 0 stands for a receive that does not say its bytes.
         if receive.size not in (0, send.size):

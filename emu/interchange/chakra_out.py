@@ -27,7 +27,11 @@ _RECEIVE = 6
 Attributes: TypeAlias = dict[str, str | int | float]
 
 
-def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[str]:
+def write_traces(
+    problem: Problem,
+    taken: Realization,
+    folder: Path,
+) -> Counter[str]:
     """Write ``task.N.et`` of every task; return what they have no word for.
 
     ``taken`` are the times that tasks took on their machines, and the bytes.

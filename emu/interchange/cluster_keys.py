@@ -170,7 +170,11 @@ def _find_nics(routes: Routes) -> dict[str, _Nic]:
     return nics
 
 
-def _shorten(ends: Ends, wires: list[str], nics: Mapping[str, _Nic]) -> Through:
+def _shorten(
+    ends: Ends,
+    wires: list[str],
+    nics: Mapping[str, _Nic],
+) -> Through:
     """Return the names of a route as ``cluster.routes`` has them: out, ..., in."""
     source, destination = ends
     hops = [*wires]

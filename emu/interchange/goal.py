@@ -235,7 +235,12 @@ class _Schedule:
         else:
             self._add_message(task, found, options)
 
-    def _add_calc(self, task: str, nanoseconds: int, options: Options) -> None:
+    def _add_calc(
+        self,
+        task: str,
+        nanoseconds: int,
+        options: Options,
+    ) -> None:
         if "tag" in options:
             self.workload.leave_out("tag of a calc")
         number = options.get("cpu", 0)
@@ -253,7 +258,12 @@ class _Schedule:
             slot=core,
         )
 
-    def _add_message(self, task: str, found: re.Match[str], options: Options) -> None:
+    def _add_message(
+        self,
+        task: str,
+        found: re.Match[str],
+        options: Options,
+    ) -> None:
         _, _, label = task.partition(".")
         tag = options.get("tag", 0)
         # Of MPI's wildcards only a run says what comes first.

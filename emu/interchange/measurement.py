@@ -140,7 +140,11 @@ def _check_warm_up(times: Sequence[float], path: Path) -> None:
         raise DataError(problem, path=path)
 
 
-def _read_row(cells: Sequence[str], number: int, path: Path) -> tuple[str, float]:
+def _read_row(
+    cells: Sequence[str],
+    number: int,
+    path: Path,
+) -> tuple[str, float]:
     name = ""
     value = math.nan
     if len(cells) == 2:

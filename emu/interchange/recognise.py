@@ -173,7 +173,11 @@ def recognise(path: Path, formats: Iterable[Format]) -> Format | None:
     return None
 
 
-def refuse_other_formats(path: Path, command: str, formats: Iterable[Format]) -> None:
+def refuse_other_formats(
+    path: Path,
+    command: str,
+    formats: Iterable[Format],
+) -> None:
     """Say what a file is, and the way, where a command is none that takes it.
 
     A file of no known format is let be. Raises DataError.

@@ -179,7 +179,12 @@ class _Platform:
         )
         self._add_wires(name, wire, policy)
 
-    def _add_wires(self, name: str, wire: Wire, policy: str) -> tuple[str, str]:
+    def _add_wires(
+        self,
+        name: str,
+        wire: Wire,
+        policy: str,
+    ) -> tuple[str, str]:
         """Add a link; return the wires of its direction up, and down."""
         if policy not in ("SHARED", "FATPIPE", *_DUPLEX):
             raise ValueError(f"sharing_policy of {name} is {policy!r}")

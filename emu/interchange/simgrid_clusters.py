@@ -48,7 +48,12 @@ class GridZone(Zone):
     numbers: dict[str, int] = field(default_factory=dict)
 
     @override
-    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+    def find_leg(
+        self,
+        source: str,
+        destination: str,
+        platform: Zones,
+    ) -> Leg | None:
         start = self.numbers.get(source)
         end = self.numbers.get(destination)
         if start is None or end is None:
@@ -193,7 +198,12 @@ class FatTree(GridZone):
         wire = self.use(f"{lower}_{upper}_{cable}", up=False)
         return [wire, *self.limit(upper)]
 
-    def _climb(self, place: Place, end: Place, destination: int) -> tuple[Wires, int]:
+    def _climb(
+        self,
+        place: Place,
+        end: Place,
+        destination: int,
+    ) -> tuple[Wires, int]:
         """Go up until the destination is below; return the links and the level."""
         wires = []
         level = 0

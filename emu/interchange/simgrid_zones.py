@@ -55,7 +55,12 @@ class Zone(ABC):
     bypasses: Legs = field(default_factory=dict)
 
     @abstractmethod
-    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+    def find_leg(
+        self,
+        source: str,
+        destination: str,
+        platform: Zones,
+    ) -> Leg | None:
         """Return the route between two members, None where there is none."""
 
     def add_leg(self, ends: Ends, leg: Leg) -> None:
@@ -86,7 +91,12 @@ class TableZone(Zone):
     _ways: dict[str, dict[str, Way]] = field(default_factory=dict)
 
     @override
-    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+    def find_leg(
+        self,
+        source: str,
+        destination: str,
+        platform: Zones,
+    ) -> Leg | None:
         if not self.joins_legs:
             ends = (source, destination)
             return self.legs.get(ends)
@@ -159,7 +169,12 @@ class StarZone(Zone):
         self.downs[host] = [*backbone, down_wire]
 
     @override
-    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+    def find_leg(
+        self,
+        source: str,
+        destination: str,
+        platform: Zones,
+    ) -> Leg | None:
         ups = self.ups.get(source, [])
         downs = self.downs.get(destination, [])
         # The backbone is in both, and is crossed once.

@@ -82,7 +82,12 @@ class Topology(Account):
         # At the end, since `_wires_of` reads the edges from it.
         self.routes = joined_routes
 
-    def _wires_of(self, found: Way | None, start: str, end: str) -> list[str]:
+    def _wires_of(
+        self,
+        found: Way | None,
+        start: str,
+        end: str,
+    ) -> list[str]:
         """Return the wires along a way; DataError where there is none."""
         if found is None:
             raise self.error(f"{start} and {end} are not joined")

@@ -242,7 +242,12 @@ class _Workflow:
         text = f"{task_count} tasks, {len(flows)} pairs of them with files"
         self.workload.notes.append(text)
 
-    def _maker_of(self, file: str, makers: Mapping[str, list[str]], reads: int) -> str:
+    def _maker_of(
+        self,
+        file: str,
+        makers: Mapping[str, list[str]],
+        reads: int,
+    ) -> str:
         """Return the task that makes a file; none where it was there before."""
         if file not in self._sizes:
             raise self._error(f"has no size of file {file!r}")
@@ -302,7 +307,12 @@ class _Workflow:
             by_name[name] = "" if is_taken else key
         return by_name
 
-    def _task_of(self, stated: str, key: str, by_name: Mapping[str, str]) -> str:
+    def _task_of(
+        self,
+        stated: str,
+        key: str,
+        by_name: Mapping[str, str],
+    ) -> str:
         if stated in self._tasks:
             return stated
         if stated not in by_name:

@@ -453,7 +453,11 @@ def ports(explanation: analysis.Explanation) -> Table:
     return table
 
 
-def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> Table:
+def apart(
+    emulated: Schedule,
+    simulated: Schedule,
+    parts: tuple[Drift, ...],
+) -> Table:
     """Return where emulation and simulation parted, and the sum."""
     title = "Emulated minus simulated, along the chain"
     table = plain_table(title, "cause", "of", ">apart", ">share")

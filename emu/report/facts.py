@@ -173,7 +173,11 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
         )
 
 
-def _errors(result: Result, recovery: Result, digits: int) -> Iterator[Fact]:
+def _errors(
+    result: Result,
+    recovery: Result,
+    digits: int,
+) -> Iterator[Fact]:
     """Yield how far the run is off its prediction, and off its replay."""
     source_of_times = result.get("times", "stated")
     times = f"times were {source_of_times}"
@@ -197,7 +201,11 @@ def _errors(result: Result, recovery: Result, digits: int) -> Iterator[Fact]:
             )
 
 
-def _virtual(figures: Result, simulated: float, digits: int) -> Iterator[Fact]:
+def _virtual(
+    figures: Result,
+    simulated: float,
+    digits: int,
+) -> Iterator[Fact]:
     """Yield what a virtual run says of itself, beside the simulation of its job."""
     makespan = figures["makespan"]
     error = "0 %"

@@ -235,7 +235,11 @@ def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     return means
 
 
-def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | None:
+def _error(
+    found: dict[str, Interval],
+    kind: str,
+    recovery: float,
+) -> float | None:
     """Return the error of the mean emulated makespan against another kind.
 
     It is no share of the seconds for which deaths had the job down.

@@ -186,7 +186,11 @@ def measurement_tables(
     return [table]
 
 
-def _iterations_table(title: str, measurement: Measurement, run: RecordedRun) -> Table:
+def _iterations_table(
+    title: str,
+    measurement: Measurement,
+    run: RecordedRun,
+) -> Table:
     """Return a column of what was measured, and one per schedule of a run."""
     rows = list(measurement_rows(measurement, [run]))
     schedules = [f">{row['schedule']}" for row in rows]

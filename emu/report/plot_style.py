@@ -172,7 +172,12 @@ class Window:
         """True where the figure is for one column."""
         return self.width < _COLUMN
 
-    def time_axis(self, axes: Axes, end: float, begin: float = 0.0) -> None:
+    def time_axis(
+        self,
+        axes: Axes,
+        end: float,
+        begin: float = 0.0,
+    ) -> None:
         """Limit and label the time axis of a figure from ``begin`` to ``end`` seconds.
 
         Raises DataError when that is nothing.

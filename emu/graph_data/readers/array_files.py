@@ -44,7 +44,12 @@ from emu.names import printable
 _Mapping: TypeAlias = dict[Any, Any]
 
 
-def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
+def npz_source(
+    path: Path,
+    *,
+    seed: int,
+    split: int | None = None,
+) -> Source:
     """Return the graph of an npz file, as ``job.dataset`` names it.
 
     ``split`` is the number of one of several splits; ``seed`` draws one where there is
@@ -174,7 +179,11 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         return choose_types(typed_graph, choices)
 
 
-def _read_typed_graph(torch: Any, content: _Mapping, path: Path) -> TypedGraph:
+def _read_typed_graph(
+    torch: Any,
+    content: _Mapping,
+    path: Path,
+) -> TypedGraph:
     """Return the arrays of every type, and the ends of every relation."""
     vertices = {}
     edges = {}
@@ -331,7 +340,11 @@ def _cut(
     return _cut_values(merged, slices, number)
 
 
-def _cut_values(values: _Mapping, slices: _Mapping, number: int) -> _Mapping:
+def _cut_values(
+    values: _Mapping,
+    slices: _Mapping,
+    number: int,
+) -> _Mapping:
     graph = {}
     counts = values.get("_num_nodes")  # num_nodes is their sum
 

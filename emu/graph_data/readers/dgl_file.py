@@ -170,7 +170,11 @@ def _graph(content: _Content) -> DglGraph:
     return DglGraph(vertices, edges=edges_by_relation, of_edges=edge_frames)
 
 
-def _check_frames(frames: list[Frame], counts: list[int], names: list[str]) -> None:
+def _check_frames(
+    frames: list[Frame],
+    counts: list[int],
+    names: list[str],
+) -> None:
     """Refuse frames that are not one per type, with a row for each of its members."""
     types = len(counts)
     if len(frames) != types or len(names) != types:
@@ -431,7 +435,11 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
         return choose_types(typed_graph, choices)
 
 
-def _join(parts: list[_Part], content: _Description, origin: str) -> TypedGraph:
+def _join(
+    parts: list[_Part],
+    content: _Description,
+    origin: str,
+) -> TypedGraph:
     """Return the graph of all parts; dgl numbers the vertices of all types together."""
     ids = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
@@ -513,7 +521,12 @@ def _join_edges(
 class _Part:
     """One part: the ids and values of its own vertices, and its own edges."""
 
-    def __init__(self, description: Path, content: _Description, number: int) -> None:
+    def __init__(
+        self,
+        description: Path,
+        content: _Description,
+        number: int,
+    ) -> None:
         files = content[f"part-{number}"]
         graph_file = str(files.get("part_graph", ".pt"))
         if not graph_file.endswith(".dgl"):

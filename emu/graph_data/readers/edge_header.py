@@ -125,7 +125,11 @@ def check_sizes(table: TextTable) -> None:
         )
 
 
-def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
+def states_sizes(
+    row: tuple[str, ...],
+    left: Column,
+    right: Column,
+) -> bool:
     """Return True where a first row of numbers says how many rows follow.
 
     Those have no id beyond the sizes.

@@ -129,7 +129,11 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     )
 
 
-def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends:
+def _take_konect(
+    ends: Ends,
+    line: re.Match[str],
+    options: TableOptions,
+) -> Ends:
     """Return the ends with their kinds, as the first line of KONECT states them."""
     two_kinds = options.bipartite
     if two_kinds is None:
@@ -317,7 +321,11 @@ def _may_rate(table: TextTable) -> bool:
     return is_named_so or table.separator == "::"
 
 
-def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
+def _readings(
+    table: TextTable,
+    pairs: Iterable[Pair],
+    edges: int,
+) -> list[Reading]:
     readings = []
     for pair in list(pairs)[:_MOST_ASKED]:
         source, destination = pair.ends

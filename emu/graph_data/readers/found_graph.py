@@ -333,7 +333,11 @@ def graph_of_arrays(
     )
 
 
-def _stated_vertices(arrays: Arrays, vertices: int | None, origin: str) -> int | None:
+def _stated_vertices(
+    arrays: Arrays,
+    vertices: int | None,
+    origin: str,
+) -> int | None:
     """Return the number of vertices; DataError where two statements differ."""
     name = first_name(arrays, _COUNTS)
     if name is None:
@@ -508,7 +512,11 @@ def check_rows(
     return indptr.astype(np.int64)
 
 
-def value_names(names: Collection[str], known: Iterable[str], kind: str) -> list[str]:
+def value_names(
+    names: Collection[str],
+    known: Iterable[str],
+    kind: str,
+) -> list[str]:
     """Return the names of arrays that hold features, or labels; none where none do."""
     name = first_name(names, known)
     if name:

@@ -262,7 +262,11 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     )
 
 
-def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
+def _take_edges(
+    numbers: Ints,
+    counts: Ints,
+    form: _Form,
+) -> tuple[Ints, Ints]:
     """Return both ends of every edge, from 0, if each stands at both of them."""
     before = form.before
     if (counts < before).any():

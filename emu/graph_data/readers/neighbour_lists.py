@@ -51,7 +51,11 @@ def find_layout(path: Path, options: TableOptions) -> str:
     return ""
 
 
-def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGraph:
+def read_neighbours(
+    path: Path,
+    layout: str,
+    options: TableOptions,
+) -> FoundGraph:
     """Return the graph of lists of neighbours.
 
     Raises DataError with the line that is none.

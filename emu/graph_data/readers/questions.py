@@ -26,7 +26,11 @@ class Reading:
     """Option that decides for it."""
 
 
-def ask(question: str, readings: Sequence[Reading], path: Path) -> DataError:
+def ask(
+    question: str,
+    readings: Sequence[Reading],
+    path: Path,
+) -> DataError:
     """Return the one error that names every way to read a file, and its option."""
     ways = [f"{way.meaning} ({way.counts}): {way.option}" for way in readings]
     text = "; or ".join(ways)

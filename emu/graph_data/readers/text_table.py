@@ -81,7 +81,12 @@ class TableOptions:
 class _Content(io.BufferedIOBase):
     """Bytes of a text; reports how much was read, and sees numbers as 007."""
 
-    def __init__(self, file: BinaryIO, tell: Tell | None, name: str) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        tell: Tell | None,
+        name: str,
+    ) -> None:
         self._file = cast("io.BufferedIOBase", file)
         self._tell = tell
         self._name = name
@@ -411,7 +416,12 @@ class TextTable:
                 return self.wrong_line(number, fields, need)
         return self.error("is not a table of numbers")
 
-    def wrong_line(self, number: int, fields: Sequence[str], need: str) -> DataError:
+    def wrong_line(
+        self,
+        number: int,
+        fields: Sequence[str],
+        need: str,
+    ) -> DataError:
         """Return an error that names a line, and what it needs to have."""
         text = " ".join(fields)
         line = printable(text, limit=60)
@@ -435,7 +445,11 @@ def _narrow(numbers: Array) -> Array:
     return numbers.astype(np.int64)
 
 
-def split_line(line: str, separator: str | None, comment: str) -> list[str]:
+def split_line(
+    line: str,
+    separator: str | None,
+    comment: str,
+) -> list[str]:
     """Return the fields of a line, none of a comment or an empty one.
 
     Raises csv.Error where a quote does not end.

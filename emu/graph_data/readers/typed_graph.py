@@ -148,7 +148,11 @@ class _Type(NamedTuple):
     """Their features, labels and splits, without edges."""
 
 
-def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> FoundGraph:
+def _flatten(
+    graph: TypedGraph,
+    names: Sequence[str],
+    choices: Choices,
+) -> FoundGraph:
     """Return one graph of all types, one after the other."""
     types: list[_Type] = []
     total = 0
@@ -214,7 +218,11 @@ def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> Ints:
     return np.concatenate(edges, axis=1)
 
 
-def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str, Ints]:
+def _join_splits(
+    types: list[_Type],
+    origin: str,
+    choices: Choices,
+) -> dict[str, Ints]:
     """Return the vertices of each part, of all types that have a split."""
     splits: dict[str, list[Ints]] = {}
     for kind in types:

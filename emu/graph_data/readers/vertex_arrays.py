@@ -98,7 +98,11 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     return replace(table, ids=ids, how=how)
 
 
-def _names_of_values(names: list[str], kind: str, choices: Choices) -> list[str]:
+def _names_of_values(
+    names: list[str],
+    kind: str,
+    choices: Choices,
+) -> list[str]:
     """Return the names of the arrays that hold features, labels or a split."""
     if kind == "split":
         return split_arrays.split_names(names, choices)
@@ -131,7 +135,11 @@ def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     return matrix
 
 
-def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
+def read_mapping(
+    path: Path,
+    kind: str,
+    options: TableOptions,
+) -> VertexTable:
     """Return what JSON says of vertices: an object of ids and values, or rows.
 
     Raises DataError when it is something else.
@@ -176,7 +184,11 @@ def _value_array(values: list[Any], kind: str, path: Path) -> Array:
     return array
 
 
-def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
+def _read_roles(
+    path: Path,
+    content: Any,
+    options: TableOptions,
+) -> VertexTable:
     """Return the parts of an object of parts and ids."""
     if not isinstance(content, dict) or not content:
         raise DataError("holds no object of parts and ids", path=path)

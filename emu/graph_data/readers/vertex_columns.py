@@ -153,7 +153,11 @@ def choose_id(
     return None
 
 
-def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int:
+def _best_id(
+    table: TextTable,
+    places: list[int],
+    known: KnownIds | None,
+) -> int:
     """Return which of several columns of ids joins; DataError where two may."""
     plain = [place for place in places if table.names[place].lower() in _FIRST_IDS]
     # Without a graph nothing says which joins: the plainest name, else the first.
@@ -185,7 +189,11 @@ def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int
     raise ask("has several columns of ids: which joins?", readings, table.path)
 
 
-def first_as_id(table: TextTable, place: int | None, value: int) -> int | None:
+def first_as_id(
+    table: TextTable,
+    place: int | None,
+    value: int,
+) -> int | None:
     """Return the column of ids beside one of classes or parts.
 
     Raises DataError where the first may be it, and nothing says so.

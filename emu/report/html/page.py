@@ -281,7 +281,12 @@ _SCRIPTS = (
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
-def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -> Path:
+def write_report(
+    run: Path,
+    out: Path | None = None,
+    *,
+    helpful: bool = False,
+) -> Path:
     """Write report.html of a run directory, or ``out``, and return its path.
 
     ``helpful``: whether to look for what would help, which takes seconds: a search over
