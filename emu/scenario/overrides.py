@@ -116,27 +116,33 @@ def _read_overrides(overrides: Overrides) -> Iterator[tuple[Trail, Any, str]]:
         return
 
     for stated in overrides:
-        # Where the locale is ASCII, Python keeps the bytes of an argument for later:
-        # they are UTF-8, as those of the file are.
-        as_bytes = stated.encode("utf-8", "surrogateescape")
-        override = as_bytes.decode("utf-8", "replace")
-        option = f"--set {override}"
-        keys, text = split_override(override)
-        trail = _trail(keys)
-        if not trail:
-            raise ScenarioError("write --set key.key=value", file=option)
-        try:
-            parser = YAML(typ="safe", pure=True)
-            value = parser.load(StringIO(text))
-        except (YAMLError, ValueError) as error:
-            raise ScenarioError("what follows = is not YAML", file=option) from error
-        # As in a file: ``key=#4`` is a comment to YAML.
-        word = text.strip().lower()
-        means_nothing = word in ("", "~", "null")
-        if value is None and not means_nothing:
-            problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
-            raise ScenarioError(problem, file=option)
-        yield trail, value, option
+        yield _read_option(stated)
+
+
+def _read_option(stated: str) -> tuple[Trail, Any, str]:
+    """Return where ``key.key=value`` writes, what, and the option that it is."""
+    # Where the locale is ASCII, Python keeps the bytes of an argument for later: they
+    # are UTF-8, as those of the file are.
+    as_bytes = stated.encode("utf-8", "surrogateescape")
+    override = as_bytes.decode("utf-8", "replace")
+    option = f"--set {override}"
+    keys, text = split_override(override)
+    trail = _trail(keys)
+    if not trail:
+        raise ScenarioError("write --set key.key=value", file=option)
+
+    parser = YAML(typ="safe", pure=True)
+    try:
+        value = parser.load(StringIO(text))
+    except (YAMLError, ValueError) as error:
+        raise ScenarioError("what follows = is not YAML", file=option) from error
+    # As in a file: ``key=#4`` is a comment to YAML.
+    word = text.strip().lower()
+    means_nothing = word in ("", "~", "null")
+    if value is None and not means_nothing:
+        problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
+        raise ScenarioError(problem, file=option)
+    return trail, value, option
 
 
 def _number_trail(document: Document, trail: Trail) -> Trail:
@@ -190,10 +196,12 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
             continue
         item = dict(machines[position])
         item.pop("count", None)
-        # Copies of all below: an override of one must not change the others.
-        copies = [copy.deepcopy(item) for _ in names]
-        for machine, machine_name in zip(copies, names, strict=True):
+        copies = []
+        for machine_name in names:
+            # A copy of all below: an override of one must not change the others.
+            machine = copy.deepcopy(item)
             machine["name"] = machine_name
+            copies.append(machine)
         machines[position : position + 1] = copies
 
         count = len(names)

@@ -81,7 +81,8 @@ class AptMachine:
         self.upper = self._split.upper(flat)
         self.columns = blocks[block]
         matrices = 2 if self._kind == "sage" else 1
-        self._width = len(self.own) // (matrices * self.columns)
+        inputs = matrices * self.columns
+        self._width = len(self.own) // inputs
 
         # What lies between two phases; `_forget` empties it.
         self.shares = Shares()
@@ -97,7 +98,7 @@ class AptMachine:
 
     def _rehearse(self) -> None:
         """Open every array and load every library before the start barrier."""
-        sampler = self.samplers_of(self.rank)[0]
+        sampler, *_ = self.samplers_of(self.rank)
         batch = self.data.batch(sampler, 0)
         owner = np.asarray(self.dataset.owner)
         split(
@@ -112,8 +113,9 @@ class AptMachine:
 
             torch.set_num_threads(1)
             upper = with_empty_block(upper_batch(batch))
-            shape = (upper.sizes[0], self._width)
-            self._pass_of(upper, np.zeros(shape, self.own.dtype), 1.0).backward()
+            sums = self._zeros(upper.sizes[0])
+            forward_pass = self._pass_of(upper, sums, 1.0)
+            forward_pass.backward()
 
     @property
     def samplers(self) -> range:
@@ -122,7 +124,8 @@ class AptMachine:
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
-        return range(rank * self._each, (rank + 1) * self._each)
+        first = rank * self._each
+        return range(first, first + self._each)
 
     def computing(self, rank: int) -> range:
         """Return the machines with a share of the mini-batches of one."""
@@ -165,9 +168,11 @@ class AptMachine:
         for sampler in self.samplers_of(rank):
             key = (sampler, batch)
             if self.learns:
-                part = multiply(self._added[key], self.own)
+                sums = self._added[key]
+                part = multiply(sums, self.own)
             else:
-                rows = len(self.shares[key].destinations)
+                share = self.shares[key]
+                rows = len(share.destinations)
                 part = self._zeros(rows)
             parts.append(part)
         return np.concatenate(parts)
@@ -191,12 +196,17 @@ class AptMachine:
             return {}
         samplers = self.samplers_of(self.rank)
         batches = [self.batches[sampler, batch] for sampler in samplers]
-        sums = [self._zeros(mini_batch.sizes[0]) for mini_batch in batches]
+        sums = []
+        all_seeds = 0
+        for mini_batch in batches:
+            rows = mini_batch.sizes[0]
+            sums.append(self._zeros(rows))
+            all_seeds += len(mini_batch.seeds)
         # In the order of the machines: sums of floats depend on it.
         for rank, part in sorted(parts.items()):
-            self._add_part(sums, self._places_of(rank, batch), part)
+            places = self._places_of(rank, batch)
+            self._add_part(sums, places, part)
 
-        all_seeds = sum(len(mini_batch.seeds) for mini_batch in batches)
         passes = []
         for mini_batch, total in zip(batches, sums, strict=True):
             share = len(mini_batch.seeds) / all_seeds
@@ -251,11 +261,12 @@ class AptMachine:
         of_sums = []
         for number, sampler in enumerate(self.samplers_of(self.rank)):
             if self.learns:
-                upper, of_sum = self._passes[batch][number].backward()
+                forward_pass = self._passes[batch][number]
+                upper, of_sum = forward_pass.backward()
                 of_upper += upper
             else:
-                rows = self.batches[sampler, batch].sizes[0]
-                of_sum = self._zeros(rows)
+                mini_batch = self.batches[sampler, batch]
+                of_sum = self._zeros(mini_batch.sizes[0])
             of_sums.append(of_sum)
 
         self.gradients[1][batch] = of_upper
@@ -295,7 +306,8 @@ class AptMachine:
         for sampler in self.samplers_of(rank):
             added = self._added[sampler, batch]
             last = first + len(added[0])
-            total += weight_gradient(added, of_part[first:last])
+            of_rows = of_part[first:last]
+            total += weight_gradient(added, of_rows)
             first = last
         return total
 

@@ -26,9 +26,10 @@ class SamplerAsk(SamplerFetch):
         """Return ``vertices`` and ``ahead`` for every store, and perhaps ``count``."""
         batch = self._data.batch(self._index, iteration)
         early = np.empty(0, np.int64)
-        if self._cache is not None:
+        cache = self._cache
+        if cache is not None:
             # For later batches, before this one is looked up.
-            early = self._cache.look_ahead()
+            early = cache.look_ahead()
 
         early_questions = self._by_owner(early, "ahead")
         payloads = self._ask(batch.vertices)

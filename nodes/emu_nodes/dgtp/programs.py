@@ -21,6 +21,7 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.graph_data import (
     GrowingBatch,
+    SampledBatch,
     SamplerCache,
     sample_neighbours,
 )
@@ -126,7 +127,8 @@ class GraphStore(TaskProgram):
     def _collect_features(self, owned: Ids) -> Array:
         places = self._dataset.local[owned]
         rows = self._features[places]
-        return rows.astype(self._data.feature_type, copy=False)
+        feature_type = self._data.feature_type
+        return rows.astype(feature_type, copy=False)
 
 
 class GraphStoreHop(TaskProgram):
@@ -189,9 +191,10 @@ class _SamplerTask(TaskProgram):
 
         # Before the start barrier every array is opened and every library loaded.
         batch = self._data.batch(self._index, 0)
-        self._by_owner(batch.vertices, "vertices")
+        vertices = batch.vertices
+        self._by_owner(vertices, "vertices")
         make_blocks(batch.sizes, batch.edges)
-        self._dataset.look_at(batch.vertices[:1])
+        self._dataset.look_at(vertices[:1])
         _ = self._dataset.labels
 
     def _by_owner(self, vertices: Ids, name: str) -> Payloads:
@@ -290,17 +293,21 @@ class Sampler(_SamplerTask):
         )
         self._renew_cache(vertices, features)
 
-        edges = sum(len(source) for source, _ in batch.edges)
+        self._note_figures(batch, hits)
+        labels = self._dataset.labels[batch.seeds]
+        mini_batch = MiniBatch.of(batch, features, labels)
+        return mini_batch.tensors()
+
+    def _note_figures(self, batch: SampledBatch, hits: NDArray[np.bool_]) -> None:
         input_vertices, *_ = batch.sizes
+        edges = sum(len(source) for source, _ in batch.edges)
         self._figures = {
             "input_vertices": float(input_vertices),
             "edges": float(edges),
         }
         if self._cache is not None:
-            self._figures["hits"] = float(hits.sum())
-        labels = self._dataset.labels[batch.seeds]
-        mini_batch = MiniBatch.of(batch, features, labels)
-        return mini_batch.tensors()
+            count = hits.sum()
+            self._figures["hits"] = float(count)
 
     def _take_cached(self, vertices: Ids, features: Array) -> NDArray[np.bool_]:
         """Fill in the rows that the cache has; return which they are."""
@@ -308,7 +315,11 @@ class Sampler(_SamplerTask):
             return np.zeros(len(vertices), np.bool_)
         hits = self._cache.look(vertices)
         cached_vertices = vertices[hits]
-        self._data.check_hits(self._brief.name, cached_vertices, self._held)
+        self._data.check_hits(
+            name=self._brief.name,
+            hits=cached_vertices,
+            held=self._held,
+        )
         places = np.searchsorted(self._held, cached_vertices)
         features[hits] = self._rows[places]
         return hits
@@ -350,7 +361,8 @@ class Sampler(_SamplerTask):
         sampled_vertices = vertices[sample]
         features = self._dataset.look_at(sampled_vertices)
         features = features.astype(rows.dtype, copy=False)
-        if not np.array_equal(rows[sample], features):
+        sampled_rows = rows[sample]
+        if not np.array_equal(sampled_rows, features):
             raise NodeMisbehaved(
                 f"{sender.peer} sent {self._brief.name} other features than the data "
                 "set has of its vertices"
@@ -490,8 +502,9 @@ class ParameterServer(TaskProgram):
         settings = brief.job_settings
         data = JobData(brief, process)
         flat = initial_parameters(settings, data.dataset)
-        bounds = shard_bounds(len(flat), settings["parameter_servers"])
-        server = brief.settings["server"]
+        servers: int = settings["parameter_servers"]
+        bounds = shard_bounds(len(flat), servers)
+        server: int = brief.settings["server"]
         first, last = bounds[server]
         shard = flat[first:last]
         self._parameters = shard.copy()

@@ -152,7 +152,8 @@ class GraphServer:
 
     def values(self, interval: int, epoch: int) -> Payload:
         """Return what an interval's tasks keep for each other until its epoch ends."""
-        return self._values.setdefault((interval, epoch), {})
+        key = (interval, epoch)
+        return self._values.setdefault(key, {})
 
     def pull(self, step: Step, interval: int, epoch: int) -> Payload:
         """Return what a tensor task, of a kind and layer, needs of the server."""
@@ -189,7 +190,12 @@ class GraphServer:
         if number < self.asked.get(chunk, 1):
             return False
         interval, epoch, _ = chunk
-        self.take_back(step, interval, epoch, answer)
+        self.take_back(
+            step=step,
+            interval=interval,
+            epoch=epoch,
+            answer=answer,
+        )
         return True
 
     def take_back(
@@ -240,11 +246,13 @@ class AttentionServer(GraphServer):
         columns = self.edges(interval).columns
         places: Ids = np.unique(columns).astype(np.int64)
         count = len(self._part.local)  # these stand before the remote ones
+        is_local = places < count
         if server == self._server:
-            return places[places < count]
-        remote = places[places >= count]
+            return places[is_local]
+        remote = places[~is_local]
         owners = self._part.owners[remote - count]
-        sources: Ids = remote[owners == server]
+        is_owned = owners == server
+        sources: Ids = remote[is_owned]
         return sources
 
     def push(self, interval: int, epoch: int) -> None:
@@ -334,4 +342,9 @@ class AttentionServer(GraphServer):
         _, layer = step
         arrays = _name_by_layer(answer, Z, layer)
         arrays = _name_by_layer(arrays, ATTENTION, layer)
-        super().take_back(step, interval, epoch, arrays)
+        super().take_back(
+            step=step,
+            interval=interval,
+            epoch=epoch,
+            answer=arrays,
+        )

@@ -145,7 +145,8 @@ class Scatter(OnServer):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.values(iteration)[self._value]
+        values = self.values(iteration)
+        rows = values[self._value]
         server = self.server_of(output)
         if server != self._server:
             return self.server.ghosts(self.interval, server, rows)
@@ -252,7 +253,8 @@ class Late(OnServer):
 
     @override
     def result(self) -> Payload:
-        return {"dropped": np.array([self._dropped])}
+        count = np.array([self._dropped])
+        return {"dropped": count}
 
 
 class _Tensor(Nothing):
@@ -401,18 +403,21 @@ class _Tensor(Nothing):
         answer: Payload = {}
         if self.layer:
             answer["gradient"] = of_z @ weights.T  # (rows, inputs)
-        gradient = pulled["ah"].T @ of_z  # (inputs, outputs), as the weights
+        gathered_rows = pulled["ah"]
+        gradient = gathered_rows.T @ of_z  # (inputs, outputs), as the weights
         return Computed(answer, gradient=gradient)
 
     def backward_from_loss(self, pulled: Payload, z: Array, weights: Array) -> Computed:
         """Return the gradients of the last layer, whose z is the scores; the loss."""
-        loss = cross_entropy(z, pulled["targets"])
+        targets = pulled["targets"]
+        loss = cross_entropy(z, targets)
         outcome = self.backward(pulled, loss.gradient, weights)
         return replace(outcome, loss=loss.value)
 
 
 def _version_payload(weights: Weights) -> Payload:
-    return {"version": np.array([weights.version], np.int64)}
+    version = np.array([weights.version], np.int64)
+    return {"version": version}
 
 
 class Apply(_Tensor):
@@ -469,7 +474,8 @@ class ApplyBack(_Tensor):
         if stash is not None:
             return stash
         first = self._process["initial"][self.layer]
-        return Weights(first[:0], version=-1)
+        no_rows = first[:0]
+        return Weights(no_rows, version=-1)
 
     @override
     def compute(self, pulled: Payload, weights: Array) -> Computed:
@@ -564,7 +570,8 @@ class WeightUpdate(Nothing):
         self._optimizer.restore(arrays)
         self._held.clear()
         newest = self._brief.first - 1
-        self._held[newest] = self._weights.copy()
+        weights = self._weights.copy()
+        self._held[newest] = weights
 
     @override
     def result(self) -> Payload:

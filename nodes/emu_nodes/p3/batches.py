@@ -73,7 +73,7 @@ class Group:
             return []
         # Each sampler derives the batches of those with its number on other machines.
         number = sampler % self._samplers
-        return [peer * self._samplers + number for peer in self.peers]
+        return [self.samplers_of(peer)[number] for peer in self.peers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,12 @@ class FirstLayer:
         """Return the first layer of a sampled batch."""
         outer, inner, *_ = batch.sizes
         source, destination = batch.edges[0]
-        block = Block(source, destination, outer=outer, inner=inner)
+        block = Block(
+            source=source,
+            destination=destination,
+            outer=outer,
+            inner=inner,
+        )
         return cls(batch.vertices, block)
 
     def tensors(self, suffix: str = "") -> Payload:
@@ -116,9 +121,13 @@ class FirstLayer:
         source = read("source").copy()
         destination = read("destination").copy()
         vertices: Ids = np.concatenate([outputs, further_inputs])
-        inner = len(outputs)
         try:
-            block = Block(source, destination, outer=len(vertices), inner=inner)
+            block = Block(
+                source=source,
+                destination=destination,
+                outer=len(vertices),
+                inner=len(outputs),
+            )
         except ValueError as error:
             raise NodeMisbehaved(f"{sender.peer}: {error}") from error
         return cls(vertices, block)
@@ -151,7 +160,8 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
         return tensor(payload, f"{name}.{number}", sender)
 
     parts = [read("vertices", hop) for hop in range(layers + 1)]  # seeds first
-    sizes = tuple(accumulate(map(len, parts)))
+    lengths = map(len, parts)
+    sizes = tuple(accumulate(lengths))
     vertices: Ids = np.concatenate(parts)
 
     edges = []

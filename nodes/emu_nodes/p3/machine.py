@@ -271,7 +271,8 @@ class P3Machine:
         shares = self._shares(rank, batch, of_sum)
         for sampler, of_rows in zip(samplers, shares, strict=True):
             key = (sampler, batch)
-            block = self.structures[key].block
+            layer = self.structures[key]
+            block = layer.block
             columns = self._columns[key]
             total += self._split.own_gradient(block, columns, of_rows)
         return total

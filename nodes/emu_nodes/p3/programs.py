@@ -66,7 +66,8 @@ class P3Sampler(TaskProgram):
         # Drawing the batches of peers anew costs CPU time and saves their pushes.
         for sampler in group.derived_by(self._sampler):
             peer_batch = self._data.batch(sampler, iteration)
-            tensors |= FirstLayer.of_batch(peer_batch).tensors(f"_{sampler}")
+            layer_of_peer = FirstLayer.of_batch(peer_batch)
+            tensors |= layer_of_peer.tensors(f"_{sampler}")
         own_entry = f"{self._entries[group.rank]}{group.rank}"
         payloads = {own_entry: tensors}
 
@@ -88,7 +89,8 @@ class P3Sampler(TaskProgram):
         if not self._asks:
             return self._data.batch(self._sampler, iteration)
 
-        growing: GrowingBatch = self._process["growing"].pop(iteration)
+        growing_batches = self._process["growing"]
+        growing: GrowingBatch = growing_batches.pop(iteration)
         add_replies(growing, self._brief, inputs)
         return growing.finish()
 
@@ -190,7 +192,8 @@ class _Entry(_P3Task):
 
         for sampler in machine.group.pushing:
             payload, sender = self._from(f"s{sampler}")
-            machine.structures[sampler, batch] = FirstLayer.of(payload, sender)
+            layer = FirstLayer.of(payload, sender)
+            machine.structures[sampler, batch] = layer
         machine.collect(batch)
 
 
@@ -344,10 +347,11 @@ class DataForward(_P3Task):
             if not group.holds(rank):  # it has no columns, so no part
                 continue
             if rank == machine.rank:
-                parts.append(machine.parts.pop(batch))
+                part = machine.parts.pop(batch)
             else:
                 payload, sender = self._from(f"Mf{rank}")
-                parts.append(tensor(payload, "partial", sender))
+                part = tensor(payload, "partial", sender)
+            parts.append(part)
         self._figures = machine.forward(batch, parts)
         return {}
 
