@@ -45,7 +45,8 @@ def is_installed(name: str) -> bool:
     if spec is None:
         return False
     folders = spec.submodule_search_locations or ()
-    return any(any(Path(folder).glob("_C*")) for folder in folders)
+    compiled_files = (Path(folder).glob("_C*") for folder in folders)
+    return any(any(files) for files in compiled_files)
 
 
 def import_library(name: str, purpose: str, remedy: str) -> Any:
@@ -188,9 +189,10 @@ def module_text(module: str) -> str:
 
     if spec is None:
         raise DataError(f"No module named {module!r}")
-    if not (spec.origin or "").endswith(".py"):
+    origin = spec.origin or ""
+    if not origin.endswith(".py"):
         raise DataError(f"module {module} has no text of which to see what it defines")
-    with tokenize.open(str(spec.origin)) as file:
+    with tokenize.open(origin) as file:
         return file.read()
 
 

@@ -101,6 +101,7 @@ class _Simulation:
         job = problem.job
 
         self._problem = problem
+        self._cluster = problem.cluster
         self._job = job
         self._realization = realization
         self._policy = policy
@@ -246,7 +247,8 @@ class _Simulation:
             edge = self._job.edges[position]
             turn = iteration + edge.lag
             ready = round(outcome.flow_ready[flow], 10)
-            return ready, turn, rank_of(self._job, position)
+            rank = rank_of(self._job, position)
+            return ready, turn, rank
 
         has_changed = False
         channels = {edge.channel for edge in self._job.edges}
@@ -302,12 +304,13 @@ class _Simulation:
                 due.append(number)
 
         for number in due:
-            tuner = self._problem.cluster.tuners[number]
+            tuner = self._cluster.tuners[number]
+            waiting = self._count_waiting(tuner)
             queues = self._queues[number]
-            queues.append(self._count_waiting(tuner))
+            queues.append(waiting)
 
             quotas = self.outcome.quotas.setdefault(number, [])
-            machine = self._problem.cluster.machines[tuner.machine]
+            machine = self._cluster.machines[tuner.machine]
             quota = machine.slots[tuner.pool]
             if quotas:
                 quota = quotas[-1]
@@ -343,7 +346,7 @@ class _Simulation:
         crossed_links = set[str]()
         for flow in self._active.values():
             crossed_links.update(flow.hops)
-        for change in self._problem.cluster.changes:
+        for change in self._cluster.changes:
             is_now = change.time == self._now
             if is_now and change.link in crossed_links:
                 return True
@@ -360,7 +363,8 @@ class _Simulation:
 
         POLICIES[self._policy](flows, capacity)
         rates = {event: flow.rate for event, flow in self._active.items()}
-        self.outcome.rates.append((self._now, rates))
+        computed = (self._now, rates)
+        self.outcome.rates.append(computed)
         self._demotion = inf
         if self._policy == "aalo":
             self._demotion = self._now + time_in_queue(flows)
@@ -376,7 +380,7 @@ class _Simulation:
         if self._demotion < inf:
             instants.append(self._demotion)
         landings = self._landings().values()
-        changes = [change.time for change in self._problem.cluster.changes]
+        changes = [change.time for change in self._cluster.changes]
         known = [*landings, *changes]
         instants += [time for time in known if time > self._now]
         if not instants:
@@ -400,6 +404,7 @@ class _Simulation:
         for event, path_after in sorted(paths.items()):
             position, iteration = event
             edge = job.edges[position]
+            sender = job.tasks[edge.source]
             volume = float(self._realization.volumes[event])
 
             flows[event] = Flow(
@@ -410,7 +415,7 @@ class _Simulation:
                 volume=volume,
                 left=volume,
                 path_after=path_after,
-                job=job.tasks[edge.source].job_name,
+                job=sender.job_name,
                 coflow=edge.coflow,
             )
         return flows
@@ -457,13 +462,12 @@ class _Simulation:
     def _slots_of(self, task: int, pool: str) -> int | None:
         """Return how many slots a pool of a task's machine has, None for no limit."""
         machine = self._machine_of[task]
-        cluster = self._problem.cluster
-        for number, tuner in enumerate(cluster.tuners):
+        for number, tuner in enumerate(self._cluster.tuners):
             quotas = self.outcome.quotas.get(number)
             is_tuned = tuner.machine == machine and tuner.pool == pool
             if is_tuned and quotas:
                 return quotas[-1]
-        slots = cluster.machines[machine].slots
+        slots = self._cluster.machines[machine].slots
         return slots.get(pool)
 
     def _has_free_slot(self, task: int) -> bool:
@@ -488,10 +492,11 @@ class _Simulation:
     def _next_looks(self) -> list[float]:
         """Return when each quota is looked at next."""
         looks = []
-        for number, tuner in enumerate(self._problem.cluster.tuners):
+        for number, tuner in enumerate(self._cluster.tuners):
             quotas = self.outcome.quotas.get(number, [])
             next_look = len(quotas) + 1
-            looks.append(tuner.period * next_look)
+            time = tuner.period * next_look
+            looks.append(time)
         return looks
 
 
@@ -503,7 +508,8 @@ def _tune(quota: int, queues: list[int], most: int) -> int:
     middle = LOOKS // 2
     rise = Fraction(0)
     for place, queue in enumerate(queues):
-        rise += (place - middle) * (queue - mean)
+        looks_later = place - middle
+        rise += looks_later * (queue - mean)
 
     if rise > 0:
         lower = floor(Fraction(9, 10) * quota)

@@ -97,7 +97,11 @@ def random_problem(
         most = iterations if own else None
         task = _task(number, rng, jobs=jobs, most=most, slots=slots)
         drawn_tasks.append(task)
-    job = Job(tuple(drawn_tasks), tuple(edges), iterations)
+    job = Job(
+        tasks=tuple(drawn_tasks),
+        edges=tuple(edges),
+        iterations=iterations,
+    )
 
     cluster = _cluster(machines, rng, slots=slots)
     if links:
@@ -296,8 +300,10 @@ def _with_changes(cluster: Cluster, rng: Generator, *, cuts: bool) -> Cluster:
         capacity = _pick(rng, _RATES)
         return CapacityChange(time, name, capacity)
 
+    changes = []
     # Sorted: a set of names has another order in every process, a seed has not.
-    changes = [change(time, name) for time, name in sorted(pairs)]
+    for time, name in sorted(pairs):
+        changes.append(change(time, name))
     if cuts:
         for place, event in enumerate(changes):
             if rng.random() < 0.5:

@@ -129,7 +129,12 @@ def list_causes(
     of_flows = list(_list_flow_causes(emulated, simulation, observed))
     yield from of_flows
     yield from _list_computed_causes(simulation, observed)
-    yield from _list_task_causes(emulated, simulation, delays, observed)
+    yield from _list_task_causes(
+        emulated,
+        simulation,
+        delays=delays,
+        observed=observed,
+    )
     yield from _list_process_causes(emulated, delays, observed)
     yield from _list_clock_causes(emulated, observed)
 

@@ -85,7 +85,12 @@ def measure_delays(
         work=np.maximum(rest_work, 0.0),
         flows=np.maximum(rest_flows, 0.0),
     )
-    lost, waited = losses_and_waits(emulated, rest, pauses, observed)
+    lost, waited = losses_and_waits(
+        emulated,
+        delays=rest,
+        pauses=pauses,
+        observed=observed,
+    )
     is_clear = waited <= _CLEAR * lost
     least_wait = np.maximum(lost, _STARVED * emulated.length)
     is_starved = waited >= least_wait

@@ -28,6 +28,10 @@ class ProcessWaits:
     """Its clock beyond the coordinator's, at the end."""
 
 
+def _no_turns() -> Floats:
+    return np.empty((0, 4))
+
+
 @dataclass(frozen=True, eq=False)
 class Observations:
     """Records of a run, beside its schedule, from which causes are simulated."""
@@ -40,7 +44,7 @@ class Observations:
     processes: Mapping[str, ProcessWaits] = field(default_factory=dict)
     began: Floats | None = None
     """Seconds at which (task, iteration) began, by its process; NaN where unknown."""
-    turns: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    turns: Floats = field(default_factory=_no_turns)
     """Turns of the coordinator that took long, by time: begin, end, and its waits for a
     core before and within, emulated seconds."""
     nics: Mapping[str, float] = field(default_factory=dict)

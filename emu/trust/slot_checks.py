@@ -34,9 +34,16 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
         arrivals = _arrivals_at_slot(schedule)
         for pool in pools:
             violations += _overdrawn(schedule, pool, tolerance)
-            violations += _overtaken(schedule, pool, arrivals, tolerance)
+            violations += _overtaken(
+                schedule,
+                pool,
+                arrivals=arrivals,
+                tolerance=tolerance,
+            )
     violations += _quota_faults(schedule, tolerance)
-    looks = 0 if schedule.quotas is None else schedule.quotas.size
+    looks = 0
+    if schedule.quotas is not None:
+        looks = schedule.quotas.size
     return len(pools) + looks, violations
 
 

@@ -221,12 +221,14 @@ class VirtualSocket:
     def on_bytes(self, data: bytes, wire: int) -> None:
         """Take what a wire brings; an end if that is nothing."""
         if self._fd < 0:  # closed meanwhile: the sender's kernel gets a reset
-            self.peer.broken = self.peer.broken or bool(data)
+            if data:
+                self.peer.broken = True
             self._network.touch(self.peer)
             return
         self._network.note(wire, data)
         self.came += data
-        self.ended = self.ended or not data
+        if not data:
+            self.ended = True
         self._network.touch(self)
 
     # What the product calls.
@@ -296,7 +298,8 @@ class VirtualSocket:
 
     def sendmsg(self, views: Sequence[memoryview]) -> int:
         """Send some of them."""
-        return self.send(b"".join(views))
+        data = b"".join(views)
+        return self.send(data)
 
     def recv_into(self, view: memoryview) -> int:
         """Receive; 0 is the end of the stream."""
@@ -449,10 +452,12 @@ class Network:
         self.touch(listener)
 
     def _join(self, sender: VirtualSocket, receiver: VirtualSocket) -> None:
+        number = len(self.wires)
+        wire = Wire(self, number, receiver)
+        self.wires.append(wire)
         sender.peer = receiver
+        sender.wire = wire
         sender.connected = True
-        sender.wire = Wire(self, len(self.wires), receiver)
-        self.wires.append(sender.wire)
 
     def repeat(self, address: Address, data: bytes) -> None:
         """Say something to an address as a stranger, and leave."""
@@ -462,7 +467,8 @@ class Network:
             with contextlib.suppress(OSError):
                 sock.connect(address)
                 sock.send(data)
-            self.call_at(self.now + 1.0, sock.close)
+            leave = self.now + 1.0
+            self.call_at(leave, sock.close)
 
         self.call_at(self.now, speak)
 

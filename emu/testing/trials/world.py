@@ -267,7 +267,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Lay all callbacks of a process aside."""
         nothing = asyncio.Handle(lambda: None, (), self)
         nothing.cancel()
-        for position, handle in enumerate(list(self._ready)):
+        handles = list(self._ready)
+        for position, handle in enumerate(handles):
             if _process_of(handle) is process:
                 process.never.append(handle)
                 self._ready[position] = nothing  # the turn has counted them
@@ -284,8 +285,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         One that was closed and has sent all is over: it has no loop to abort it.
         """
-        for transport in list(self._transports.values()):
-            if transport.get_write_buffer_size() or not transport.is_closing():
+        transports = list(self._transports.values())
+        for transport in transports:
+            is_unsent = transport.get_write_buffer_size() > 0
+            if is_unsent or not transport.is_closing():
                 transport.abort()
 
     def next_timer(self) -> float:
@@ -294,8 +297,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def timers(self) -> list[str]:
         """Return the timers that are set, without those of the world itself."""
-        handles = [handle for handle in self._scheduled if not handle.cancelled()]
-        return [repr(handle) for handle in handles if _process_of(handle) is not None]
+        timers = []
+        for handle in self._scheduled:
+            if handle.cancelled():
+                continue
+            if _process_of(handle) is not None:
+                timers.append(repr(handle))
+        return timers
 
 
 class World:
@@ -454,7 +462,9 @@ class World:
 
     def _end(self, process: VirtualProcess, code: int) -> None:
         process.code = code
-        for sock in list(self.network.sockets.values()):
+        # A list: one that is closed leaves the sockets.
+        sockets = list(self.network.sockets.values())
+        for sock in sockets:
             if sock.owner is process:
                 sock.close()
         process.ended.set()
@@ -471,7 +481,8 @@ class World:
         culprit = None
         for key in ("exception", "task", "future"):
             culprit = culprit or context.get(key)
-        self.complaints.append(f"{context['message']}: {culprit!r}")
+        message = context["message"]
+        self.complaints.append(f"{message}: {culprit!r}")
 
     def close(self) -> None:
         """End everything; complain of what is left over."""

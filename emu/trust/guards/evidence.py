@@ -93,8 +93,8 @@ class Evidence:
 
         Rows of edges or iterations that the job does not have are left out.
         """
-        edges, iterations = self.schedule.flow_end.shape
-        values = np.full((edges, iterations), np.nan)
+        values = np.full_like(self.schedule.flow_end, np.nan)
+        edges, iterations = values.shape
         # Rows come from processes, and a damaged one must not end the guards
         # themselves.
         has_edge = rows["edge"] < edges
@@ -122,11 +122,11 @@ class Evidence:
 
         By the log of what is shaped, which has the newest flows alone; else NaN.
         """
-        edges, iterations = self.schedule.flow_end.shape
-        times = np.full((edges, iterations), np.nan)
+        times = np.full_like(self.schedule.flow_end, np.nan)
         if self.sends is None:
             return times
 
+        edges, iterations = times.shape
         rows = self.sends.reshape(-1, 6)
         edge = rows[:, 0].astype(np.int64)
         iteration = rows[:, 1].astype(np.int64)
