@@ -401,10 +401,10 @@ def _structure(scenario: Scenario) -> Problems:
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
     return events_section.kill_errors(
-        scenario.events,
-        scenario.cluster.names,
-        scenario.emulation.hosts,
-        job,
+        events=scenario.events,
+        machines=scenario.cluster.names,
+        hosts=scenario.emulation.hosts,
+        job=job,
     )
 
 

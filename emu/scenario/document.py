@@ -130,8 +130,12 @@ class Document:
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
         file, line = self.where(trail)
-        key = join_trail(trail)
-        return ScenarioError(problem, file=file, line=line, key=key)
+        return ScenarioError(
+            problem,
+            file=file,
+            line=line,
+            key=join_trail(trail),
+        )
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,13 @@ class Experiment:
             rest = self.beginning_at(first, began)
             return rest.simulate()
 
-        kills = later(self.kills, self.first, self.began)
-        return attempts(part, kills, self.rules, self.first, self.began)
+        return attempts(
+            part=part,
+            kills=later(self.kills, self.first, self.began),
+            rules=self.rules,
+            first=self.first,
+            began=self.began,
+        )
 
     @property
     def rules(self) -> Rules:

@@ -79,7 +79,12 @@ def apply_overrides(
         if not chosen(key):
             continue
         trail = _number_trail(document, key)
-        _write(document.data, trail, value, option)
+        _write(
+            place=document.data,
+            trail=trail,
+            value=value,
+            option=option,
+        )
         # Errors there name the option from now on.
         document.options[trail] = option
         depth = len(trail)

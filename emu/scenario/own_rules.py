@@ -188,7 +188,12 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
             flows_of_rule = list(flows)
             capacity_of_rule = dict(capacity)
             answer = rule.rates(flows_of_rule, capacity_of_rule)
-            return policies.check_rates(name, flows, capacity, answer)
+            return policies.check_rates(
+                name=name,
+                flows=flows,
+                capacity=capacity,
+                given=answer,
+            )
 
     description = inspect.getdoc(rule) or "a rule of one's own"
     summary = description.splitlines()[0]

@@ -69,7 +69,12 @@ def place(
         **options,
     )
     # With the whole cluster: what caches take of memory is no matter of copies.
-    placement = _with_peers(scenario, job, cluster, outcome.placement)
+    placement = _with_peers(
+        scenario=scenario,
+        job=job,
+        cluster=cluster,
+        placement=outcome.placement,
+    )
     return replace(outcome, placement=placement)
 
 

@@ -130,7 +130,13 @@ def train_along(
 
     # Not evaluated yet: only some of the steps are looked at.
     def look(step: int, parameters: Array) -> bool | None:
-        accuracy = partial(evaluate, settings, parameters, dataset, model)
+        accuracy = partial(
+            evaluate,
+            settings=settings,
+            parameters=parameters,
+            dataset=dataset,
+            whole=model,
+        )
         return watch(step, parameters, accuracy)
 
     weights, losses = system.follow(
