@@ -402,14 +402,14 @@ def _read_counts(lab: Lab, check: NicCheck, seconds: float) -> dict[str, _Counts
     """Return what every machine's kernel has counted in so many wall seconds."""
     tcp = lab.counters.tcp()
     traffic = lab.counters.traffic()
-    return {
-        name: {
+    counts: dict[str, _Counts] = {}
+    for name in tcp:
+        counts[name] = {
             "tcp": tcp[name],
             "nic": check.shares[name],
             "traffic": {**traffic[name], "seconds": seconds},
         }
-        for name in tcp
-    }
+    return counts
 
 
 def _checked_nics(lab: Lab, max_error: float) -> NicCheck:
@@ -427,20 +427,25 @@ def _lab(
     sharing: Sharing,
     changes: Iterable[tuple[float, LabMachine]],
 ) -> Lab:
-    if len(problem.job.edges) > _MOST_EDGES:
+    edges = problem.job.edges
+    if len(edges) > _MOST_EDGES:
         raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
-    machines = [
-        LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
-        for m in problem.cluster.machines
-    ]
+    machines = []
+    for machine in problem.cluster.machines:
+        lab_machine = LabMachine(
+            machine.name,
+            nic_out=machine.bandwidth_out * per_second,
+            nic_in=machine.bandwidth_in * per_second,
+        )
+        machines.append(lab_machine)
 
     names = [machines[number].name for number in problem.placement.machine_of]
-    ends = [(names[edge.source], names[edge.destination]) for edge in problem.job.edges]
+    ends = [(names[edge.source], names[edge.destination]) for edge in edges]
     try:
         lab = Lab(machines, sharing=sharing, connections=ends)
-        for _, machine in changes:
+        for _, changed in changes:
             # A rate that no kernel carries is refused now, not in the middle of a run.
-            lab.plans(machine)
+            lab.plans(changed)
     except ValueError as error:
         raise ScenarioError(
             f"{error}, wall and real: choose time_scale and byte_scale so that NICs "
@@ -452,17 +457,19 @@ def _lab(
 
 def _without_shaping(problem: Problem) -> Problem:
     """Return the problem with NICs at which the scheduler makes no flow wait."""
-    fast = [
-        dataclasses.replace(
+    cluster = problem.cluster
+    machines = []
+    for machine in cluster.machines:
+        fast = dataclasses.replace(
             machine,
             bandwidth_in=machine.bandwidth_in * UNSHAPED,
             bandwidth_out=machine.bandwidth_out * UNSHAPED,
         )
-        for machine in problem.cluster.machines
-    ]
-    cluster = Cluster(
-        tuple(fast),
-        tuners=problem.cluster.tuners,
-        speed_changes=problem.cluster.speed_changes,
+        machines.append(fast)
+
+    fast_cluster = Cluster(
+        tuple(machines),
+        tuners=cluster.tuners,
+        speed_changes=cluster.speed_changes,
     )
-    return Problem(cluster, problem.job, problem.placement)
+    return Problem(fast_cluster, problem.job, problem.placement)

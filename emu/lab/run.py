@@ -162,9 +162,10 @@ class LabPrograms:
         self._events: list[_Change] = []
         by_time = sorted(file.events, key=attrgetter("time"))
         for event in by_time:
+            name = event.machine
             nic = event.nic
-            if event.machine is not None and nic is not None:  # else refused
-                machine = LabMachine(event.machine, nic.outward, nic.inward)
+            if name is not None and nic is not None:  # else refused
+                machine = LabMachine(name, nic.outward, nic.inward)
                 change = (event.time, machine)
                 self._events.append(change)
 
@@ -183,7 +184,11 @@ class LabPrograms:
         lines = [f"{address}\n" for address in addresses.values()]
         hosts = self._folder / "hosts.txt"
         hosts.write_text("".join(lines), "utf-8")
-        paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
+        paths = (
+            str(hosts.resolve()),
+            str(self._file.folder),
+            sys.executable,
+        )
         places = dict(zip(PLACES, paths, strict=True))
         due = starts(programs, addresses, places)
 
@@ -199,7 +204,11 @@ class LabPrograms:
         for start in due:
             log = self._folder / log_name(start.program, start.machine)
             output = self._output.add(log)
-            environment = {**os.environ, **self._settings, **start.environment}
+            environment = {
+                **os.environ,
+                **self._settings,
+                **start.environment,
+            }
             try:
                 program = self._lab.start(
                     start.machine,
@@ -283,9 +292,13 @@ class LabPrograms:
         nics = {}
         cores = {}
         for machine in self._lab.machines:
-            nics[machine.name] = {"out": machine.nic_out, "in": machine.nic_in}
+            name = machine.name
+            nics[name] = {
+                "out": machine.nic_out,
+                "in": machine.nic_in,
+            }
             if machine.cpu is not None:
-                cores[machine.name] = machine.cpu
+                cores[name] = machine.cpu
 
         events = []
         for instant, machine in self.changes:
@@ -319,7 +332,12 @@ class LabPrograms:
             number = names.index(machine.name)
             rate = (instant, number, machine.nic_out, machine.nic_in)
             rates.append(rate)
-        nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
+        nics = analysis.nic_rates(
+            traffic.nics,
+            rates,
+            seconds=seconds,
+            bins=BINS,
+        )
         use = analysis.nic_use(packets, nics, seconds)
         sizes = analysis.count_bytes(packets, len(names))
 
@@ -455,10 +473,11 @@ class LabPrograms:
             timeout = max(0.0, min(due, patience))
 
         numbers = []
-        ended = self._lab.wait(timeout, self._ssh.sockets, self._ssh.take)
+        ssh = self._ssh
+        ended = self._lab.wait(timeout, ssh.sockets, ssh.take)
         for program in ended:
             # Who called it by ssh gets its code; it is no program of the file.
-            is_of_ssh = self._ssh.tell(program)
+            is_of_ssh = ssh.tell(program)
             number = program.number
             if not is_of_ssh and number in self.runs:
                 run = self.runs[number]
@@ -480,11 +499,6 @@ def _end_of(run: ProgramRun) -> str:
 PCAP = "traffic.pcap"
 
 
-def _is_plain(file: LabFile) -> bool:
-    """Return True where TCP shares queues as they usually are."""
-    return file.lab.sharing == "tcp" and file.lab.queue is None
-
-
 def _foretell(
     file: LabFile,
     prediction: Schedule | None,
@@ -496,7 +510,8 @@ def _foretell(
     note = fit_note(file)
     yield f"prediction: {note}"
     # `forecast` knows the queues of labs that state none, and how TCP shares them.
-    if _is_plain(file):
+    section = file.lab
+    if section.sharing == "tcp" and section.queue is None:
         queues = forecast(prediction, time_scale)
         yield queues.sentence()
 

@@ -43,7 +43,8 @@ class Samples:
     @property
     def early(self) -> list[float]:
         """Emulated seconds that each machine computed in less than its quota says."""
-        return [wall / self._scale for wall in self._waits.early]
+        wall_seconds = self._waits.early
+        return [wall / self._scale for wall in wall_seconds]
 
     def take(self, *, when_due: bool = False) -> None:
         """Take a sample now, or only if the last one is long ago."""

@@ -102,7 +102,8 @@ def find_senders(traffic: Traffic) -> Sent:
     )
 
     calls = traffic.calls
-    is_send = np.isin(calls["kind"], (SEND, PART))
+    kinds = calls["kind"]
+    is_send = np.isin(kinds, (SEND, PART))
     sends = np.flatnonzero(is_send)
     calls_of = _group(calls[sends], _ENDS)
     packets_of = _group(packets, CONNECTION)
@@ -178,7 +179,8 @@ def _kernel_times(traffic: Traffic) -> Row:
     """
     packets = traffic.packets
     times = packets["time"]
-    busy = np.full(len(packets), -np.inf)
+    count = len(packets)
+    busy = np.full(count, -np.inf)
     for name in ("source", "destination"):
         by_machine = _group(packets, [name])
         for places in by_machine.values():

@@ -285,19 +285,19 @@ class _Order(Times):
                 phase = np.median(times - start)
                 self._phase[number, moment] = float(phase)
 
-        self._before = [self._precede(number) for number in self._numbers]
-        waits = [self._await(number) for number in self._numbers]
+        self._before = list(map(self._precede, self._numbers))
+        waits = list(map(self._await, self._numbers))
         self._least = [self._reduce(row, waits) for row in waits]
 
     def causes(self) -> Causes:
         """Return the causes of every step."""
-        choices = [self._choose(number) for number in self._numbers]
+        choices = list(map(self._choose, self._numbers))
         causes = []
-        for number in self._numbers:
-            row = choices[number]
+        for number, row in enumerate(choices):
+            known = row
             if self._has_peers(number, choices):
-                row = self._least[number]
-            causes.append(tuple(row))
+                known = self._least[number]
+            causes.append(tuple(known))
         return tuple(causes)
 
     def _choose(self, number: int) -> list[Cause]:
@@ -466,7 +466,8 @@ class _Order(Times):
 
         began = self._phase[number, BEGUN]
         for k in peers:
-            if k == number or chosen[k] != self._least[k]:
+            waits_for_all = chosen[k] == self._least[k]
+            if k == number or not waits_for_all:
                 continue
             peer_began = self._phase[k, BEGUN]
             low = min(began, peer_began)
@@ -501,7 +502,8 @@ def _behind_senders(
         begun_gap = times.gap_behind(number, begun)
         limit = _spread(begun_gap) + STEADIER
         is_steady = _spread(drained_gap) <= limit
-        if is_steady and holds[k] < medians[k]:
+        is_part = holds[k] < medians[k]
+        if is_steady and is_part:
             place = final[number].index(begun)
             final[number][place] = drained
             final_holds[k] = holds[k]

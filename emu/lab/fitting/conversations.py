@@ -163,11 +163,9 @@ def by_process(traffic: Traffic) -> Packets:
 
     owner = _owners(traffic)
     source_machine = rows["source"]
-    source_port = rows["source_port"]
-    source_program = owner[source_machine, source_port]
+    source_program = owner[source_machine, rows["source_port"]]
     destination_machine = rows["destination"]
-    destination_port = rows["destination_port"]
-    destination_program = owner[destination_machine, destination_port]
+    destination_program = owner[destination_machine, rows["destination_port"]]
     is_known = source_program >= 0
     is_known &= destination_program >= 0
     size = rows["bytes"].astype(np.int64)
@@ -180,17 +178,19 @@ def by_process(traffic: Traffic) -> Packets:
         )
 
     programs = len(traffic.programs)
-    source = source_machine.astype(np.int64) * programs + source_program
-    destination = destination_machine.astype(np.int64) * programs + destination_program
+    first_of_source = programs * source_machine.astype(np.int64)
+    first_of_destination = programs * destination_machine.astype(np.int64)
+    source = first_of_source + source_program
+    destination = first_of_destination + destination_program
     known_sources = source[is_known]
     known_destinations = destination[is_known]
     ends = np.concatenate([known_sources, known_destinations])
-    processes, numbers = np.unique(ends, return_inverse=True)
+    codes, numbers = np.unique(ends, return_inverse=True)
     sources, destinations = np.split(numbers, 2)
-    machines_and_programs = [divmod(number, programs) for number in processes.tolist()]
+    processes = [divmod(code, programs) for code in codes.tolist()]
     times = rows["time"]
     return Packets(
-        processes=tuple(machines_and_programs),
+        processes=tuple(processes),
         rows=np.flatnonzero(is_known),
         source=sources,
         destination=destinations,
@@ -226,10 +226,12 @@ def _owners(traffic: Traffic) -> Ints:
 
 def _runs(values: Ints) -> Iterator[tuple[int, int]]:
     """Yield where runs of equal values begin and end."""
-    if len(values):
+    count = len(values)
+    if count:
         changes = np.flatnonzero(np.diff(values))
         ends = changes + 1
-        yield from pairwise([0, *ends.tolist(), len(values)])
+        edges = [0, *ends.tolist(), count]
+        yield from pairwise(edges)
 
 
 def _ring(packets: Packets) -> Ring:

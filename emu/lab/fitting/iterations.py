@@ -37,6 +37,8 @@ from emu.prediction.analysis.traffic import Traffic
 Asked: TypeAlias = "tuple[Process, int, Process]"
 #: Exchanges of a process in an iteration, by round.
 _Rounds: TypeAlias = list[list[Exchange]]
+#: Seconds of the first and the last packet of an all-reduce.
+_Span: TypeAlias = tuple[float, float]
 #: Seconds without a packet of a ring that part two all-reduces without requests, and
 #: those that part bursts of which a period is made.
 SILENCE = 0.005
@@ -198,21 +200,13 @@ def fit_iterations(
 
     sums = _sums(ring, by_client, count)
     rounds: dict[Process, list[_Rounds]] = {}
-    numbers = []
     for place, client in enumerate(ring.members):
         starts = sums.summed[place, :-1]
         ends = sums.began[place, 1:]
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
         asked = by_client[client]
-        row = [_rounds(asked, start, end) for start, end in spans]
-        rounds[client] = row
-        numbers.append([len(turns) for turns in row])
-
-    counts = np.array(numbers)
-    usual = np.median(counts) if counts.size else 0
-    most = usual + MORE_ROUNDS
-    is_usual = np.all(counts <= most, axis=0)
-    alike = longest_run(is_usual)
+        rounds[client] = [_rounds(asked, start, end) for start, end in spans]
+    alike = _find_alike(rounds)
     # Iterations are numbered from the second all-reduce on, `skip` from the first.
     first = max(alike.start, skip - 1)
     last = alike.stop
@@ -222,7 +216,9 @@ def fit_iterations(
             f"{length} iterations of the same kind follow one another, a fit "
             f"needs {FEWEST}"
         )
-    alike_rounds = {client: row[first:last] for client, row in rounds.items()}
+    alike_rounds = {}
+    for client, row in rounds.items():
+        alike_rounds[client] = row[first:last]
     return _fit_rounds(
         ring=ring,
         rounds=alike_rounds,
@@ -231,6 +227,19 @@ def fit_iterations(
         nics=traffic.nics,
         first=first,
     )
+
+
+def _find_alike(rounds: dict[Process, list[_Rounds]]) -> slice:
+    """Return the longest stretch of iterations with about as many rounds as usual."""
+    numbers = []
+    for row in rounds.values():
+        numbers_of_client = [len(turns) for turns in row]
+        numbers.append(numbers_of_client)
+    counts = np.array(numbers)
+    usual = np.median(counts) if counts.size else 0
+    most = usual + MORE_ROUNDS
+    is_usual = np.all(counts <= most, axis=0)
+    return longest_run(is_usual)
 
 
 def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
@@ -255,7 +264,10 @@ def _sums(
 ) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sent_before = [_sum_before(sizes) for _, sizes in ring.sent]
-    answers = [_ends_of_answers(by_client[client]) for client in ring.members]
+    answers = []
+    for client in ring.members:
+        ends_of_answers = _ends_of_answers(by_client[client])
+        answers.append(ends_of_answers)
     bursts = _bursts(ring, answers)
     burst_size = _usual_burst(bursts, sent_before)
     usual = float(burst_size)
@@ -265,19 +277,12 @@ def _sums(
     bursts_of_sum = max(1, round(usual / burst_size))
     pieces = MOST_PIECES * bursts_of_sum
 
-    spans: list[list[tuple[float, float]]] = []
+    spans: list[list[_Span]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
         sums = find_sums(row, times, counts, usual=usual, pieces=pieces)
         spans_of_member = [(times[first], times[last - 1]) for first, last in sums]
         spans.append(spans_of_member)
-    numbers = {len(row) for row in spans}
-    if len(numbers) > 1:
-        fewest = min(numbers)
-        most = max(numbers)
-        raise Unfittable(
-            f"processes of the ring sent {fewest} to {most} all-reduces "
-            f"of {usual:,.0f} bytes, as many of each are needed"
-        )
+    _require_as_many(spans, usual)
 
     # A process has the sum with the last packet of the one before it in the ring.
     ends = [[last for _, last in row] for row in spans]
@@ -285,9 +290,10 @@ def _sums(
     sum_times = np.array(ends_before)
     began = []
     for place, bursts_of_member in enumerate(spans):
+        answered = np.array([0.0, *answers[place]])
         firsts = _first_after(
             sent=ring.any_sent[place],
-            answered=np.array([0.0, *answers[place]]),
+            answered=answered,
             summed=sum_times[place],
             bursts=bursts_of_member,
         )
@@ -296,8 +302,23 @@ def _sums(
     # In a ring of n each sends 2 (n - 1) pieces of an n-th.
     n = len(ring.members)
     pieces_sent = 2 * (n - 1)
-    volume = usual * n / pieces_sent
-    return _Sums(began=np.array(began), summed=sum_times, volume=volume)
+    return _Sums(
+        began=np.array(began),
+        summed=sum_times,
+        volume=usual * n / pieces_sent,
+    )
+
+
+def _require_as_many(spans: Sequence[Sequence[_Span]], usual: float) -> None:
+    """Raise Unfittable where members of a ring sent different numbers of sums."""
+    numbers = {len(row) for row in spans}
+    if len(numbers) > 1:
+        fewest = min(numbers)
+        most = max(numbers)
+        raise Unfittable(
+            f"processes of the ring sent {fewest} to {most} all-reduces "
+            f"of {usual:,.0f} bytes, as many of each are needed"
+        )
 
 
 def _ends_of_answers(exchanges: Sequence[Exchange]) -> list[float]:
@@ -388,7 +409,7 @@ def _first_after(
     sent: Row,
     answered: Row,
     summed: Row,
-    bursts: Sequence[tuple[float, float]],
+    bursts: Sequence[_Span],
 ) -> list[float]:
     """Return when a process first spoke to another of its ring, by all-reduce.
 

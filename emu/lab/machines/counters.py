@@ -144,8 +144,11 @@ class Counters:
 
         Each out of and into every machine. Raises OSError when a machine has gone.
         """
-        queues_out = [kernel.queue(index) for kernel, (index,) in self._out]
-        queues_in = [self._into.queue(index) for index in self._devices]
+        queues_out = []
+        for kernel, (index,) in self._out:
+            queue = kernel.queue(index)
+            queues_out.append(queue)
+        queues_in = list(map(self._into.queue, self._devices))
         drops = []
         waiting = []
         for queues in (queues_out, queues_in):
@@ -263,8 +266,10 @@ class QuotaWaits:
         self._before: list[_Seen] = []
         for root, quota in machines:
             waits = CoreWaits(root)
-            self._machines.append((waits, quota))
-            self._before.append(dict(waits.seen))
+            machine = (waits, quota)
+            seen = dict(waits.seen)
+            self._machines.append(machine)
+            self._before.append(seen)
         self._late = 0.0
         self.early = [0.0] * len(machines)
         """Seconds by which each machine computed in less than it needs."""

@@ -161,7 +161,8 @@ class Lab:
             self._connections_in[receiver].append(number)
         self._plans = [self.plans(machine) for machine in machines]
 
-        self._index = {name: number for number, name in enumerate(names)}
+        numbers = range(count)
+        self._index = dict(zip(names, numbers, strict=True))
         self._holders: list[Holder] = []
         self._switch: Holder
         self._keeper: subprocess.Popen[bytes]

@@ -37,12 +37,22 @@ class Holder:
         """Process id of what holds the namespaces, as this process sees it."""
         end.settimeout(ANSWER)
 
-    def ask(self, descriptors: Sequence[int] = (), /, **request: Any) -> Packet:
+    def ask(
+        self,
+        descriptors: Sequence[int] = (),
+        /,
+        **request: Any,
+    ) -> Packet:
         """Return the answer to one request, and descriptors that came with it."""
         self.post(descriptors, **request)
         return self.answer()
 
-    def post(self, descriptors: Sequence[int] = (), /, **request: Any) -> None:
+    def post(
+        self,
+        descriptors: Sequence[int] = (),
+        /,
+        **request: Any,
+    ) -> None:
         """Send a request whose answer is taken later."""
         packet = json.dumps(request).encode()
         size = len(packet)

@@ -185,7 +185,11 @@ def _rate(value: int) -> bytes:
     return _RATE.pack(0, _ETHERNET_LAYER, 0, -1, 0, value)
 
 
-def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
+def _bucket(
+    plan: NicPlan,
+    rate: int,
+    ceil: int,
+) -> bytes:
     """Return the description of a class of the token bucket, at any position."""
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
     nanoseconds = plan.burst / ceil * 1e9
@@ -241,7 +245,12 @@ def _list_handles(plan: NicPlan) -> list[int]:
     return [SHARED, *handles]
 
 
-def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
+def shape(
+    name: str,
+    plan: NicPlan,
+    *,
+    again: bool = False,
+) -> list[Message]:
     """Return the messages that make a device a NIC: a token bucket and its classes.
 
     ``again`` gives one that it is already another rate; it has as many leaves then.
