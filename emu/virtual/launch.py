@@ -17,7 +17,7 @@ from emu.scenario.run_sections import LabFile
 
 #: What begins a command that torchrun carries out.
 _TORCHRUN = ("-m", "torch.distributed.run")
-#: What its older name is for.
+#: The older command that does the same.
 _LAUNCH = ("-m", "torch.distributed.launch")
 #: Words of a shell beyond a command and its arguments.
 _OPERATORS = set("();<>|&")
