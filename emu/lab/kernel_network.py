@@ -432,11 +432,9 @@ def _lab(
         raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
     machines = []
     for machine in problem.cluster.machines:
-        lab_machine = LabMachine(
-            machine.name,
-            nic_out=machine.bandwidth_out * per_second,
-            nic_in=machine.bandwidth_in * per_second,
-        )
+        nic_out = machine.bandwidth_out * per_second
+        nic_in = machine.bandwidth_in * per_second
+        lab_machine = LabMachine(machine.name, nic_out, nic_in)
         machines.append(lab_machine)
 
     names = [machines[number].name for number in problem.placement.machine_of]
