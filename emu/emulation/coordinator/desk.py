@@ -74,17 +74,20 @@ class Desk(Record):
         self.core.leads = len(self.names)
 
     def take(self, speaker: str, notes: bytes, now: float) -> list[TaskEnded]:
-        """Note ends that were reported by ``now``, run time; return those that report.
+        """Note ends that were reported by ``now``, run time; return as `reported`."""
+        number = self._numbers.get(speaker, -2)
+        fault: int = lib.take_ends(self.core, number, notes, len(notes), now)
+        return self.reported(speaker, notes, fault)
+
+    def reported(self, speaker: str, notes: bytes, fault: int) -> list[TaskEnded]:
+        """Return the ends with figures among those that the core has taken last.
 
         Raises MalformedFrame when the notes are none, NodeMisbehaved when one cannot be
-        or is not of whom this process speaks for.
+        or is not of whom this process speaks for: ``fault``.
         """
         core = self.core
-        number = self._numbers.get(speaker, -2)
-        fault = lib.take_ends(core, number, notes, len(notes), now)
         if fault != lib.TAKEN:
             _refuse(speaker, fault, notes[core.place :])
-
         if not core.reports:
             return []
         places = self.report_place[: core.reports].tolist()

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,7 +45,6 @@ from emu.emulation.wire.messages import (
     Beat,
     Begin,
     BoardReady,
-    Ends,
     Failed,
     Kill,
     Message,
@@ -66,6 +65,10 @@ _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, 
 _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
 
 
+def ignore(_name: str) -> None:
+    """Do nothing."""
+
+
 class Membership:
     """Everybody who takes part in a run; an asynchronous context manager.
 
@@ -84,6 +87,8 @@ class Membership:
         self._left = asyncio.Event()
         self.barrier = Barrier(self.events, settings.deadline, log)
         self._standstill = Standstill(settings.heartbeat_timeout)
+        self.on_rings_closed: Callable[[str], None] = ignore
+        """Called with a process before its rings are closed."""
 
         self.token = settings.token or secrets.token_hex(16)
         self.address = ("", 0)
@@ -234,6 +239,19 @@ class Membership:
             has_rings = process.rings is not None
             self.send(name, Begin(start, has_rings))
 
+    @property
+    def rings(self) -> dict[str, Rings]:
+        """Rings of processes, by their names."""
+        return {
+            name: process.rings
+            for name, process in self.processes.items()
+            if process.rings is not None
+        }
+
+    def wake(self) -> None:
+        """Have `events` return, whatever has come."""
+        self._mail.wake()
+
     def order(self, process: str, notes: bytes) -> None:
         """Pass packed orders to a process, for it and those whom it speaks for."""
         rings = self.processes[process].rings
@@ -243,7 +261,7 @@ class Membership:
         try:
             rings.write(notes)
         except NodeMisbehaved as error:
-            self._refuse_rings(self.processes[process], error)
+            self.refuse_rings(process, error)
 
     def lead_of(self, process: str) -> str:
         """Return the process over whose connection one reports, and is ordered.
@@ -471,8 +489,7 @@ class Membership:
         # Before it says anything: what it says is judged by who has joined.
         self.processes[name] = process
         try:
-            with self._listening_to_rings(process):
-                await process.connection.follow(hear)
+            await process.connection.follow(hear)
         except WireError as error:
             text = f"process {name}: {error} ({self._doing(name)})"
             self._report(Severity.FAILED, NodeMisbehaved(text))
@@ -482,6 +499,7 @@ class Membership:
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
         finally:
             process.gone = True
+            self._close_rings(process)
 
     def _join_rings(self, name: str, hello: ProcessHello) -> Rings | None:
         """Return the rings of a process of this host, if it has any that are sound."""
@@ -494,38 +512,18 @@ class Membership:
             self._log.note(f"{name} is ordered over its connection: {error}")
             return None
 
-    def _hear_rings(self, process: Process, rings: Rings) -> None:
-        """Take what has come through the rings of a process."""
-        try:
-            notes = rings.read()
-            rings.go_on()
-        except NodeMisbehaved as error:
-            asyncio.get_running_loop().remove_reader(rings.woken)
-            self._refuse_rings(process, error)
-            return
-        if notes:
-            self._mail.put((process.name, Ends(notes)))
-
-    def _refuse_rings(self, process: Process, error: NodeMisbehaved) -> None:
-        name = process.name
+    def refuse_rings(self, name: str, error: NodeMisbehaved) -> None:
+        """Report that the rings of a process are not as they can be."""
         text = f"process {name}: {error} ({self._doing(name)})"
         self._report(Severity.FAILED, NodeMisbehaved(text))
 
-    @contextlib.contextmanager
-    def _listening_to_rings(self, process: Process) -> Iterator[None]:
-        """Take what comes through the rings of a process, which are closed then."""
+    def _close_rings(self, process: Process) -> None:
         rings = process.rings
         if rings is None:
-            yield
             return
-        loop = asyncio.get_running_loop()
-        loop.add_reader(rings.woken, self._hear_rings, process, rings)
-        try:
-            yield
-        finally:
-            loop.remove_reader(rings.woken)
-            process.rings = None
-            rings.close()
+        self.on_rings_closed(process.name)
+        process.rings = None
+        rings.close()
 
     def _report_failure(self, process: str, failure: Failed) -> None:
         doing = failure.doing or self._doing(process)

@@ -201,7 +201,7 @@ class Mailbox(Generic[T]):
     def put(self, thing: T) -> None:
         """Add something, and wake who waits."""
         self._waiting.append(thing)
-        self._wake()
+        self.wake()
 
     async def everything(self, wake: float) -> list[T]:
         """Return what has come since, in order; [] if nothing by a wall time."""
@@ -220,7 +220,7 @@ class Mailbox(Generic[T]):
 
     def _ring(self) -> None:
         self._rings_at = math.nan
-        self._wake()
+        self.wake()
 
     def close(self) -> None:
         """Give the timer back; no call may wait afterwards."""
@@ -228,7 +228,8 @@ class Mailbox(Generic[T]):
             self._alarm.close()
             self._alarm = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have who waits see that nothing has come, or what has."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

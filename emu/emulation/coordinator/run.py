@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from emu.emulation.coordinator.process_specs import (
     host_of_machines,
     process_specs,
 )
+from emu.emulation.coordinator.ring_turns import RingTurns
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.coordinator.turns import TurnLog
@@ -58,6 +59,7 @@ from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
+from emu.prediction.core import lib
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Problem, Profile, Realization
 from emu.trust.guards.traffic import LOST_RATES
@@ -346,35 +348,82 @@ class Coordinator:
         driver.begin(speakers, self._near_boards())
         turns.start()
         ahead = _AHEAD / clock.time_scale
-        while not driver.finished:
-            wake = self._wake_time(clock, last_look)
-            mail = await self._membership.events(wake)
-            now = this_host.monotonic()
-            turns.begin(now)
-            run_time = clock.to_emulated(now)
-            states = self._take_mail(mail, run_time)
-            kill_time = kills.due.time
-            if run_time >= kill_time:
-                await self._kill(clock, awake)
+        with self._turns_by_rings(clock) as rings:
+            while not driver.finished:
+                wake = self._wake_time(clock, last_look)
+                mail = await self._membership.events(wake)
+                now = this_host.monotonic()
+                turns.begin(now)
+                run_time = clock.to_emulated(now)
+                states = self._take_mail(mail, run_time)
+                if rings is not None:
+                    self._take_left(rings, now, run_time)
+                kill_time = kills.due.time
+                if run_time >= kill_time:
+                    await self._kill(clock, awake)
 
-            # Reports of one instant come one after the other: what is not safe waits
-            # for them a moment, lest something is decided without the last of them.
-            due = clock.to_emulated(now - _REPORTED)
-            driver.settle(due, min(run_time + ahead, kill_time))
-            for name, state in states:  # nothing waits for them
-                self._cuts.add(name, state)
-            if now - last_look >= _LOOK:
-                last_look = now
-                self._look(clock, awake)
-            turns.end()
+                # Reports of one instant come one after the other: what is not safe
+                # waits for them a moment, lest something is decided without the last.
+                due = clock.to_emulated(now - _REPORTED)
+                driver.settle(due, min(run_time + ahead, kill_time))
+                if rings is not None:
+                    rings.go_on(now, is_watched=driver.is_watched)
+                for name, state in states:  # nothing waits for them
+                    self._cuts.add(name, state)
+                if now - last_look >= _LOOK:
+                    last_look = now
+                    self._look(clock, awake)
+                turns.end()
+                turns.keep_room()
+
+    @contextlib.contextmanager
+    def _turns_by_rings(self, clock: RunClock) -> Iterator[RingTurns | None]:
+        """Yield what takes turns where processes speak by rings; None: none does."""
+        membership = self._membership
+        if not membership.rings:
+            yield None
+            return
+
+        turns = RingTurns(
+            self._driver.turn,
+            self._desk.names,
+            membership,
+            self._turns,
+            clock=clock,
+            reported=_REPORTED,
+            ahead=_AHEAD,
+            leaves_notes=bool(self._settings.kills),
+        )
+        turns.go_on(this_host.monotonic(), is_watched=self._driver.is_watched)
+        with contextlib.closing(turns):
+            yield turns
+
+    def _take_left(self, rings: RingTurns, now: float, run_time: float) -> None:
+        """Do what a turn of the core has left, before anything else is settled."""
+        driver = self._driver
+        if rings.left == lib.INSTANTS_LEFT:
+            driver.go_on(rings.core.outcome)
+        elif rings.left == lib.ORDERS_LEFT:
+            driver.pass_orders()
+
+        for speaker, notes in rings.notes(now):
+            if rings.core.leaves_notes:
+                self._take_ends(speaker, Ends(notes), run_time)
+            else:
+                driver.file(speaker, notes, rings.core.fault)
 
     def _wake_time(self, clock: RunClock, last_look: float) -> float:
-        """Return the wall time until which there is nothing to do but to wait."""
+        """Return the wall time until which there is nothing to do but to wait.
+
+        Where processes speak by rings the core wakes for what is due; see there.
+        """
         now = this_host.monotonic()
-        due = clock.to_wall(self._driver.next_end)
-        # Before its time, if it is safe by then; then, whatever was reported.
-        early = due - _AHEAD / 2
-        wake = early if early > now else due + _REPORTED
+        wake = math.inf
+        if not self._membership.rings:
+            due = clock.to_wall(self._driver.next_end)
+            # Before its time, if it is safe by then; then, whatever was reported.
+            early = due - _AHEAD / 2
+            wake = early if early > now else due + _REPORTED
 
         kill_time = self._kills.due.time
         if kill_time < math.inf:

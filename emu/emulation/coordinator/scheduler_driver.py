@@ -78,7 +78,7 @@ class SchedulerDriver:
         self._desk = desk
         self._recorder = recorder
         self._outlet = outlet
-        self._turn = structure(
+        self.turn = structure(
             "Turn",
             **scheduler.parts,
             desk=desk.core,
@@ -90,7 +90,16 @@ class SchedulerDriver:
     @property
     def finished(self) -> bool:
         """True where every task has ended in every iteration."""
-        return bool(self._turn.finished)
+        return bool(self.turn.finished)
+
+    @property
+    def is_watched(self) -> bool:
+        """True where more than the core has to see what is settled."""
+        outlet = self._outlet
+        scheduler = self._scheduler
+        is_watched = outlet.watches or outlet.limits or self._recorder.has_reports
+        has_boards = self._recorder.board.core.count > 0
+        return is_watched or not has_boards or scheduler.calls_python
 
     @property
     def next_end(self) -> float:
@@ -121,7 +130,7 @@ class SchedulerDriver:
         self._desk.begin(speakers)
         self._recorder.board.show_on(boards)
         self._scheduler.state.keep_room(ROOM)
-        self._go_on(lib.begin_schedule(self._turn))
+        self._go_on(lib.begin_schedule(self.turn))
         self._notify()
 
     def report(self, speaker: str, notes: bytes, now: float) -> None:
@@ -131,6 +140,14 @@ class SchedulerDriver:
         notes are none.
         """
         for end in self._desk.take(speaker, notes, now):
+            self._recorder.take_report(end)
+
+    def file(self, speaker: str, notes: bytes, fault: int) -> None:
+        """Take the figures among ends that the core has taken in from a process.
+
+        ``fault``: what it found wrong with them. Raises as `report`.
+        """
+        for end in self._desk.reported(speaker, notes, fault):
             self._recorder.take_report(end)
 
     def settle(self, until: float, ahead: float = -math.inf) -> None:
@@ -160,19 +177,25 @@ class SchedulerDriver:
         # event may be taken before its time only while no process could still report an
         # earlier one: a decision that was published cannot be taken back.
         self._scheduler.state.keep_room(ROOM)
-        outcome = lib.settle_due(self._turn, until, ahead)
+        outcome = lib.settle_due(self.turn, until, ahead)
         # Ends are mostly reported ahead: nothing follows from them before their time.
         if outcome != lib.DONE or self._scheduler.passage.count:
-            try:
-                self._go_on(outcome)
-            except (SchedulingError, TypeError, ValueError) as error:
-                raise NodeMisbehaved(
-                    f"a process reported the impossible: {error}"
-                ) from error
+            self.go_on(outcome)
         self._notify()
 
+    def go_on(self, outcome: int) -> None:
+        """Send what follows from a call of the core, and settle what it has left.
+
+        ``outcome``: what it returned. Raises NodeMisbehaved as `settle`.
+        """
+        try:
+            self._go_on(outcome)
+        except (SchedulingError, TypeError, ValueError) as error:
+            raise NodeMisbehaved(
+                f"a process reported the impossible: {error}"
+            ) from error
+
     def _go_on(self, outcome: int) -> None:
-        """Send what follows from a call of the core, and settle what it left."""
         scheduler = self._scheduler
         desk = self._desk
         while True:
@@ -185,7 +208,7 @@ class SchedulerDriver:
             if outcome == lib.DONE:
                 return
             scheduler.state.keep_room(ROOM)
-            outcome = lib.settle_rest(self._turn)
+            outcome = lib.settle_rest(self.turn)
 
     def _send(self) -> None:
         """Send what follows from instants to processes, which wait for it."""
@@ -194,7 +217,7 @@ class SchedulerDriver:
         recorder = self._recorder
         recorder.rate_rows.keep_room()
         recorder.board.keep_room()
-        if not lib.draw_consequences(self._turn):
+        if not lib.draw_consequences(self.turn):
             raise RuntimeError("more follows from a turn than there is room for")
 
         if outlet.watches or outlet.limits:
@@ -203,8 +226,12 @@ class SchedulerDriver:
             self._limit(decided)
         if desk.core.news.count and not recorder.board.core.count:
             outlet.publish(desk)
-        for speaker, notes in desk.written_orders():
-            outlet.order(speaker, notes)
+        self.pass_orders()
+
+    def pass_orders(self) -> None:
+        """Send the orders that the core has written, and not sent."""
+        for speaker, notes in self._desk.written_orders():
+            self._outlet.order(speaker, notes)
 
     def _limit(self, decided: Sequence[Decisions]) -> None:
         """Have the kernel's NICs, where there are any, keep to what was decided."""

@@ -1063,6 +1063,69 @@ int64_t settle_due(Turn *turn, double until, double ahead);
 int64_t settle_rest(Turn *turn);
 bool draw_consequences(Turn *turn);
 double waited_for_core(int32_t fd);
+
+/* Rings between two processes: rings.c. Bytes before those of a ring, and what a call came to;
+ * less than 0 where it counts bytes. */
+enum { RING_HEAD = 192 };
+enum { RING_PASSED, RING_FULL, RING_BROKEN = -1 };
+
+typedef struct {
+    uint8_t *memory; /* that both ends have: RING_HEAD bytes and then */
+    int64_t size;
+    uint64_t passed; /* bytes that this end has written, or read, so far */
+    int32_t wake;    /* descriptor of a pipe by which the other end is woken */
+    bool is_queued;  /* what is to be written waits for room at the owner of this end */
+} RingEnd;
+
+int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size);
+int64_t read_ring(RingEnd *ring, uint8_t *bytes);
+
+/* Turns of the coordinator, those that took long or began late: ring_turns.c. Owner: Python. */
+typedef struct { double began, ended, before, within; } TurnRow; /* wall seconds; waits */
+
+typedef struct {
+    int32_t fd;                /* counts of this thread, as for `waited_for_core` */
+    double least, brief;       /* wall seconds from which one is kept; below is not asked */
+    double waited, began, before;
+    int64_t count, room;       /* rows */
+    TurnRow *row;
+} TurnLog;
+
+typedef struct {               /* rings of a process that speaks for others */
+    RingEnd *reads, *writes;   /* NULL: it has none */
+    int32_t woken;             /* descriptor that is watched */
+    bool has_come;             /* something may be there to read */
+} RingLead;
+
+/* Turns that rings bring about: ring_turns.c. Owner: Python. */
+typedef struct {
+    Turn *turn;
+    TurnLog *log;
+    int64_t leads;
+    RingLead *lead;            /* (leads) */
+    int32_t epoll, alarm;      /* descriptors: what wakes for a turn, and a timerfd in it */
+    double due;                /* wall time for which that is set */
+    double start, scale;       /* wall time at run time 0; wall seconds per second */
+    double reported, ahead;    /* wall seconds: see emu/emulation/coordinator/run.py */
+    bool is_watched;           /* Python settles */
+    bool leaves_notes;         /* Python takes what is reported */
+    uint8_t *notes;            /* those of `speaker`, which Python is to see: room for a ring */
+    int64_t speaker, size;     /* bytes; RING_BROKEN */
+    int64_t fault;             /* of `take_ends` */
+    int64_t outcome;           /* of `settle_due` */
+} RingTurns;
+
+/* What a turn leaves: notes; all but notes; what instants call for; orders among these. */
+enum { NOTHING_LEFT, NOTES_LEFT, TURN_LEFT, INSTANTS_LEFT, ORDERS_LEFT };
+
+void begin_turn(TurnLog *log, double now);
+void end_turn(TurnLog *log, double now);
+bool open_ring_turns(RingTurns *t);
+void leave_rings(RingTurns *t, int64_t number);
+bool read_rings(RingTurns *t, double now);
+void set_turn_alarm(RingTurns *t, double now);
+int64_t take_ring_turn(RingTurns *t);
+
 /* Beyond so many buffers a scatter-gather call gains nothing. Bytes of one call: of a raw
  * socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB 0.92, 256 KB 0.82; but 4 MB hold the
  * loop for 0.8 ms, without a bound it was 5.7. */
@@ -1305,21 +1368,6 @@ typedef struct { /* all of a process */
     int64_t *odd_outlet;
     int64_t odd_outlets;
 } TimedProcess;
-
-/* Rings between two processes: rings.c. Bytes before those of a ring, and what a call came to;
- * less than 0 where it counts bytes. */
-enum { RING_HEAD = 192 };
-enum { RING_PASSED, RING_FULL, RING_BROKEN = -1 };
-
-typedef struct {
-    uint8_t *memory; /* that both ends have: RING_HEAD bytes and then */
-    int64_t size;
-    uint64_t passed; /* bytes that this end has written, or read, so far */
-    int32_t wake;    /* descriptor of a pipe by which the other end is woken */
-} RingEnd;
-
-int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size);
-int64_t read_ring(RingEnd *ring, uint8_t *bytes);
 
 typedef struct { /* all timed processes of a process of the system, which wake together */
     int32_t epoll;      /* what is watched, */

@@ -255,6 +255,11 @@ class State:
         """The quotas of all looks, None where none is tuned."""
         return self.log.quotas[: self.looks] if self._tunings.size else None
 
+    @property
+    def is_tuned(self) -> bool:
+        """True where quotas are looked at, each time with a row of the log."""
+        return bool(self._tunings.size)
+
     def keep_room(self, looks: int) -> None:
         """Have room for ``looks`` more looks at quotas."""
         if not self._tunings.size:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.emulation.coordinator import EmulatedRun, membership
-from emu.emulation.coordinator.peers import Process
+from emu.emulation.coordinator.ring_turns import RingTurns
 from emu.emulation.network.rings import Rings
 from emu.emulation.wire.messages import Message, Orders
 from emu.errors import EmulatorError
@@ -72,17 +72,14 @@ def test_rings_that_cannot_be_joined_are_done_without(
 
 def spoil(monkeypatch: pytest.MonkeyPatch, place: int, value: int) -> None:
     """Have a run find nonsense in its rings, at a place of their memory."""
-    hear = membership.Membership._hear_rings
+    take_turn = RingTurns._take_turn
 
-    def hear_nonsense(
-        self: membership.Membership,
-        process: Process,
-        rings: Rings,
-    ) -> None:
-        rings._memory[place : place + 8] = value.to_bytes(8, "little")
-        hear(self, process, rings)
+    def take_spoilt_turn(self: RingTurns) -> None:
+        for rings in self._membership.rings.values():
+            rings._memory[place : place + 8] = value.to_bytes(8, "little")
+        take_turn(self)
 
-    monkeypatch.setattr(membership.Membership, "_hear_rings", hear_nonsense)
+    monkeypatch.setattr(RingTurns, "_take_turn", take_spoilt_turn)
 
 
 def test_nonsense_in_a_ring_blames_its_process(
