@@ -222,7 +222,9 @@ class Progress(Observer):
     @property
     @override
     def watches(self) -> bool:
-        return bool(self._of_cuts or self._copies)
+        # Who does not go on after a death asks for nothing that was lost.
+        goes_on = self._experiment.scenario.restarts > 0
+        return goes_on and bool(self._of_cuts or self._copies)
 
     @override
     def on_zero(self, start: float) -> None:

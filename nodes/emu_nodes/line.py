@@ -1,28 +1,37 @@
 """The way of ends to the coordinator and of orders back, one per process of the system.
 
 What is said in a turn of the loop leaves together: a message to write and seal, and for
-the coordinator to read and open, where each of 200 tasks had its own.
+the coordinator to read and open, where each of 200 tasks had its own. To a coordinator
+of the same host it goes by rings in shared memory, which need neither.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.rings import Rings, create_rings, ring_size
 from emu.emulation.wire.messages import Ends, Orders, RunTask, pack
 from emu.emulation.wire.notes import Ended, Order, pack_end, unpack_orders
 from emu.emulation.wire.process_spec import ProcessSpec
-from emu.errors import EmulatorError, MalformedFrame
+from emu.errors import EmulatorError, MalformedFrame, NodeMisbehaved
 
 #: Bytes of ends that leave at once, so that a message stays far below its limit.
 _TOGETHER = 1 << 18
 
 
+def may_have_rings(specs: Sequence[ProcessSpec]) -> bool:
+    """Return True where memory is as good as the connection of some processes."""
+    is_encrypted = any(spec.settings.tls == "all" for spec in specs)
+    return sys.platform == "linux" and not is_encrypted
+
+
 class Line:
-    """The connection of the first of some processes, by which all of them speak.
+    """The connection, or the rings, of the first of some processes: all speak by it.
 
     All of them are in one loop.
     """
@@ -30,11 +39,17 @@ class Line:
     def __init__(self, specs: Sequence[ProcessSpec]) -> None:
         self.lead = specs[0].process
         self._connection: ControlConnection | None = None
+        self._rings: Rings | None = None
+        self._speaks_by_rings = False
+        self._fail: Callable[[BaseException], None] | None = None
         self._notes: list[bytes] = []
         self._size = 0
         # Whom an order is for, and who carries out those of a process.
         self._of_task: dict[int, str] = {}
         self._of_edge: dict[int, str] = {}
+        tasks = [task for spec in specs for task in spec.tasks]
+        edges = sum(len(task.inputs) + len(task.outputs) for task in tasks)
+        self._ring_size = ring_size(len(tasks), edges)
         for spec in specs:
             for task in spec.tasks:
                 self._of_task[task.task] = spec.process
@@ -47,6 +62,34 @@ class Line:
     def connect(self, connection: ControlConnection) -> None:
         """Say everything over this connection, that of the lead."""
         self._connection = connection
+
+    def make_rings(self) -> list[int]:
+        """Make rings for all processes; return the numbers by which others join them.
+
+        Raises OSError where there is no memory for them, or no descriptor.
+        """
+        self._rings, numbers = create_rings(self._ring_size)
+        return numbers
+
+    def speak_by_rings(self, fail: Callable[[BaseException], None]) -> None:
+        """Report ends and take orders through the rings from now on.
+
+        ``fail`` is called with what is wrong with them, or with an order.
+        """
+        self._fail = fail
+        if self._rings is not None and not self._speaks_by_rings:
+            self._speaks_by_rings = True
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._rings.woken, self._hear, self._rings)
+
+    def close(self) -> None:
+        """Let go of the rings."""
+        if self._rings is None:
+            return
+        if self._speaks_by_rings:
+            asyncio.get_running_loop().remove_reader(self._rings.woken)
+        self._rings.close()
+        self._rings = None
 
     def join(self, process: str, carry_out: Callable[[Order], None]) -> None:
         """Hand over the orders to a process, from the first on."""
@@ -77,13 +120,37 @@ class Line:
         self._size += len(note)
 
     def _flush(self) -> None:
-        notes = self._notes
+        notes = b"".join(self._notes)
         self._notes = []
         self._size = 0
-        if notes and self._connection is not None:
+        if not notes:
+            return
+        if self._rings is not None and self._speaks_by_rings:
+            self._write(self._rings, notes)
+        elif self._connection is not None:
             # Who follows the connection notices that it has ended.
             with contextlib.suppress(EmulatorError):
-                self._connection.send(pack(Ends(b"".join(notes))))
+                self._connection.send(pack(Ends(notes)))
+
+    def _write(self, rings: Rings, notes: bytes) -> None:
+        try:
+            rings.write(notes)
+        except NodeMisbehaved as error:
+            self._give_up(rings, error)
+
+    def _hear(self, rings: Rings) -> None:
+        """Have orders carried out that have come, and write what had no room."""
+        try:
+            notes = rings.read()
+            rings.go_on()
+            self.obey(Orders(notes))
+        except EmulatorError as error:
+            self._give_up(rings, error)
+
+    def _give_up(self, rings: Rings, error: EmulatorError) -> None:
+        asyncio.get_running_loop().remove_reader(rings.woken)
+        if self._fail is not None:
+            self._fail(error)
 
     def obey(self, orders: Orders) -> None:
         """Have orders carried out; raises MalformedFrame when one is not for here."""

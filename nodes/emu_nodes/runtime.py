@@ -58,7 +58,7 @@ from emu.errors import (
 )
 from emu.host.this_host import this_host
 from emu_nodes.host_metrics import HostMetrics
-from emu_nodes.line import Line
+from emu_nodes.line import Line, may_have_rings
 from emu_nodes.program import (
     KeepsState,
     Program,
@@ -146,12 +146,13 @@ def main(descriptions: Sequence[Fields]) -> int:
             warm_up=warm_up,
             metrics=metrics,
             members=len(specs),
+            has_rings=may_have_rings(specs),
             selector=selector,
         )
-        line = Line(specs)
-        processes = [NodeProcess(spec, surroundings, line) for spec in specs]
-        statuses = (process.exit_status() for process in processes)
-        return max(await asyncio.gather(*statuses))
+        with contextlib.closing(Line(specs)) as line:
+            processes = [NodeProcess(spec, surroundings, line) for spec in specs]
+            statuses = (process.exit_status() for process in processes)
+            return max(await asyncio.gather(*statuses))
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         return runner.run(serve())
@@ -168,6 +169,8 @@ class Surroundings:
     metrics: Callable[[], HostMetrics] = HostMetrics
     members: int = 1
     """Node processes that share the process of the system."""
+    has_rings: bool = False
+    """Whether they may speak with the coordinator through memory."""
     selector: TimedSelector | None = None
     """Selector of their loop, where that gives timed tasks their turns."""
 
@@ -229,11 +232,10 @@ class NodeProcess:
 
     def _make_rings(self) -> list[int]:
         """Make rings for all of this loop; return the numbers by which to join them."""
-        selector = self._surroundings.selector
-        if selector is None:
+        if not self._surroundings.has_rings:
             return []
         try:
-            return selector.make_rings()
+            return (self._surroundings.selector or self._line).make_rings()
         except OSError as error:
             self._say(f"reports over its connection, not by rings: {error}")
             return []
@@ -309,6 +311,8 @@ class NodeProcess:
         is_lead = self._name == self._line.lead
         if begin.rings and is_lead and selector is not None:
             selector.speak_by_rings(self._take_orders, self._fail)
+        elif begin.rings and is_lead:
+            self._line.speak_by_rings(self._fail)
         self._track(follow_host_clock(self._clock, self._pacer))
         self._pacer.start(self._clock)
         with contextlib.closing(self._surroundings.metrics()) as host_metrics:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.rings import Rings, join_rings
 from emu.emulation.wire.messages import FlowEnded, Orders, RunTask, WakeSender
 from emu.emulation.wire.notes import Order, pack_order, unpack_ends
 from emu.errors import MalformedFrame
+from emu.prediction.core import lib
 from emu_nodes.line import Line
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
@@ -41,6 +46,23 @@ def orders(*given: Order) -> Orders:
     return Orders(b"".join(map(pack_order, given)))
 
 
+@contextlib.contextmanager
+def line_with_rings() -> Iterator[tuple[Line, Rings, list[BaseException]]]:
+    """Yield the line of two by rings, the coordinator's side, and what has failed."""
+    failures: list[BaseException] = []
+    with contextlib.closing(line_of_two()) as line:
+        numbers = line.make_rings()
+        with contextlib.closing(join_rings(os.getpid(), numbers)) as coordinator:
+            line.speak_by_rings(failures.append)
+            yield line, coordinator, failures
+
+
+async def turn() -> None:
+    """Let the loop see what is ready, and do what follows."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 async def test_ends_of_a_turn_leave_together() -> None:
     line, connection = line_of_two(), Sent()
     line.connect(cast("ControlConnection", connection))
@@ -54,6 +76,71 @@ async def test_ends_of_a_turn_leave_together() -> None:
 
     told = [[*unpack_ends(message["notes"])] for message in connection.messages]
     assert told == [ends[:3], ends[3:]]
+
+
+async def test_ends_go_by_rings_where_there_are_any() -> None:
+    """And not over the connection as well; what has no room goes later."""
+    connection = Sent()
+    ends = [FlowEnded(edge, 0, 1.0, 2.0) for edge in range(4)]
+    with line_with_rings() as (line, coordinator, failures):
+        line.connect(cast("ControlConnection", connection))
+        for end in ends[:3]:
+            line.report(end)
+        await turn()
+        assert [*unpack_ends(coordinator.read())] == ends[:3]
+
+        filling = bytes(coordinator.size - 8)
+        assert line._rings is not None
+        line._rings.write(filling)
+        line.report(ends[3])
+        await turn()
+        assert coordinator.read() == filling
+        await turn()
+        assert [*unpack_ends(coordinator.read())] == ends[3:]
+    assert connection.messages == []
+    assert failures == []
+
+
+async def test_orders_that_come_by_rings_are_carried_out() -> None:
+    came: list[Order] = []
+    run, wake = RunTask(2, 0, 1.0), WakeSender(5, 2.0)
+    with line_with_rings() as (line, coordinator, failures):
+        line.join("b", came.append)
+        coordinator.write(orders(run).notes)
+        coordinator.write(orders(wake).notes)
+        await turn()
+        assert came == [run, wake]
+        line.speak_by_rings(failures.append)  # in a further run of the same processes
+        coordinator.write(orders(run).notes)
+        await turn()
+        assert came == [run, wake, run]
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("notes", "why"),
+    [
+        (orders(RunTask(3, 0, 1.0)).notes, "task 3 is not run here"),
+        (b"nonsense", "is no order"),
+        (None, "the counters of its ring cannot be"),
+    ],
+)
+async def test_nonsense_in_a_ring_fails_the_process_once(
+    notes: bytes | None, why: str
+) -> None:
+    with line_with_rings() as (_line, coordinator, failures):
+        if notes is None:
+            begin = lib.RING_HEAD + coordinator.size
+            coordinator._memory[begin : begin + 8] = (1 << 50).to_bytes(8, "little")
+            os.write(coordinator._fds[2], b"x")
+        else:
+            coordinator.write(notes)
+        await turn()
+        (failure,) = failures
+        assert why in str(failure)
+        os.write(coordinator._fds[2], b"x")
+        await turn()
+        assert failures == [failure]
 
 
 def test_orders_go_to_the_process_that_they_are_for_and_wait_for_it() -> None:

@@ -402,14 +402,18 @@ async def test_bursts_are_held_against_real_bytes_per_wall_second() -> None:
 def test_without_memory_for_rings_a_process_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It offers none then; nor does one whose loop takes no turns."""
+    """It offers none then; nor does one that may have none."""
 
     def refuse() -> list[int]:
         raise OSError(28, "No space left on device")
 
     spec = process_spec("w0", process_task("x:X"))
-    for selector in (SimpleNamespace(make_rings=refuse), None):
-        surroundings = runtime.Surroundings({}, selector=cast("Any", selector))
+    for has_rings in (True, False):
+        surroundings = runtime.Surroundings(
+            {},
+            has_rings=has_rings,
+            selector=cast("Any", SimpleNamespace(make_rings=refuse)),
+        )
         process = runtime.NodeProcess(spec, surroundings, Line([spec]))
         assert process._make_rings() == []
         process._compute.shutdown()

@@ -22,7 +22,6 @@ from emu.prediction.core import lib
 from emu.problem.job import TIMED
 from emu_nodes.timed_selector import TimedSelector, may_be_timed
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
-from tests.emulation.network.ring_reading import read_all
 from tests.nodes.test_timed_process import Stage, staged
 
 #: What only Python knows what to do with: tasks and edges that are not of who has
@@ -59,7 +58,7 @@ class Coordinator:
     async def hear(self, count: int) -> list[int]:
         """Return the iterations that have ended, once so many have, or a second on."""
         for _ in range(100):
-            notes = read_all(self.rings)
+            notes = self.rings.read()
             self.rings.go_on()
             for end in unpack_ends(notes):
                 assert isinstance(end, TaskEnded)
@@ -126,7 +125,7 @@ async def test_ends_wait_for_room() -> None:
         far.order(RunTask(5, 0, -1.0))
         await asyncio.sleep(0.05)
         far.order(RunTask(5, 1, -1.0))  # one that waits for its input meanwhile
-        assert read_all(far.rings) == full
+        assert far.rings.read() == full
         assert await far.hear(1) == [0]
 
 
@@ -190,7 +189,7 @@ def test_an_order_that_names_thousands_of_reads_has_room() -> None:
         numbers = selector.make_rings()
         with contextlib.closing(join_rings(os.getpid(), numbers)) as rings:
             rings.write(order)
-            assert read_all(cast("Rings", selector._rings)) == order
+            assert cast("Rings", selector._rings).read() == order
 
 
 def test_edges_within_a_process_are_no_one_s_to_wake() -> None:

@@ -40,8 +40,8 @@ class RingTurns:
     reported, ahead
         Wall seconds, as in `Coordinator`: after the time of what is not safe, and
         before that of what is.
-    leaves_notes
-        Whether all that is reported is left, for the coordinator to read.
+    leaves_turns, leaves_notes
+        Whether the coordinator settles what is reported, and whether it reads it.
 
     Raises OSError where there are no descriptors for it.
     """
@@ -56,6 +56,7 @@ class RingTurns:
         clock: RunClock,
         reported: float,
         ahead: float,
+        leaves_turns: bool,
         leaves_notes: bool,
     ) -> None:
         self._turn = turn
@@ -85,6 +86,7 @@ class RingTurns:
             "scale": clock.time_scale,
             "reported": reported,
             "ahead": ahead,
+            "leaves_turns": leaves_turns,
             "leaves_notes": leaves_notes,
             "notes": pointer(self._notes),
         }
@@ -98,7 +100,7 @@ class RingTurns:
     def go_on(self, now: float, *, is_watched: bool) -> None:
         """Take turns from a wall time on, to which nothing is left.
 
-        ``is_watched``: whether the coordinator settles what they take in.
+        ``is_watched``: whether the coordinator is to see what they settle.
         """
         self.left = lib.NOTHING_LEFT
         self.core.is_watched = is_watched

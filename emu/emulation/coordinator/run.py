@@ -40,6 +40,7 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.tuning import short_slice
 from emu.emulation.wire.messages import (
     Ends,
     Finish,
@@ -193,7 +194,7 @@ class Coordinator:
         self._observer.began(seconds)
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.begin(clock)
-        with contextlib.closing(self._turns):
+        with contextlib.closing(self._turns), short_slice():
             await self._drive(clock)
         wall = this_host.monotonic() - start
 
@@ -384,6 +385,7 @@ class Coordinator:
             yield None
             return
 
+        kills = bool(self._settings.kills)
         turns = RingTurns(
             self._driver.turn,
             self._desk.names,
@@ -392,7 +394,8 @@ class Coordinator:
             clock=clock,
             reported=_REPORTED,
             ahead=_AHEAD,
-            leaves_notes=bool(self._settings.kills),
+            leaves_turns=self._driver.settles_alone or kills,
+            leaves_notes=kills,
         )
         turns.go_on(this_host.monotonic(), is_watched=self._driver.is_watched)
         with contextlib.closing(turns):
@@ -401,10 +404,8 @@ class Coordinator:
     def _take_left(self, rings: RingTurns, now: float, run_time: float) -> None:
         """Do what a turn of the core has left, before anything else is settled."""
         driver = self._driver
-        if rings.left == lib.INSTANTS_LEFT:
-            driver.go_on(rings.core.outcome)
-        elif rings.left == lib.ORDERS_LEFT:
-            driver.pass_orders()
+        if rings.left >= lib.INSTANTS_LEFT:
+            driver.finish_turn(rings.left, rings.core.outcome)
 
         for speaker, notes in rings.notes(now):
             if rings.core.leaves_notes:

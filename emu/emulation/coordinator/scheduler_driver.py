@@ -93,13 +93,15 @@ class SchedulerDriver:
         return bool(self.turn.finished)
 
     @property
-    def is_watched(self) -> bool:
-        """True where more than the core has to see what is settled."""
-        outlet = self._outlet
-        scheduler = self._scheduler
-        is_watched = outlet.watches or outlet.limits or self._recorder.has_reports
+    def settles_alone(self) -> bool:
+        """True where the core cannot settle without it."""
         has_boards = self._recorder.board.core.count > 0
-        return is_watched or not has_boards or scheduler.calls_python
+        return self._outlet.limits or not has_boards or self._scheduler.calls_python
+
+    @property
+    def is_watched(self) -> bool:
+        """True where somebody is to see what has settled."""
+        return self._outlet.watches or self._recorder.has_reports
 
     @property
     def next_end(self) -> float:
@@ -180,14 +182,24 @@ class SchedulerDriver:
         outcome = lib.settle_due(self.turn, until, ahead)
         # Ends are mostly reported ahead: nothing follows from them before their time.
         if outcome != lib.DONE or self._scheduler.passage.count:
-            self.go_on(outcome)
+            self._send_all(outcome)
         self._notify()
 
-    def go_on(self, outcome: int) -> None:
-        """Send what follows from a call of the core, and settle what it has left.
+    def finish_turn(self, left: int, outcome: int) -> None:
+        """Do what a turn has left that the core has settled by itself.
 
-        ``outcome``: what it returned. Raises NodeMisbehaved as `settle`.
+        ``left``: of the enumeration in core.h; ``outcome``: what settling came to.
+        Raises NodeMisbehaved as `settle`.
         """
+        if left == lib.INSTANTS_LEFT:
+            self._send_all(outcome)
+        else:
+            self._pass_orders()
+            self._note_moments()
+        self._notify()
+
+    def _send_all(self, outcome: int) -> None:
+        """Send what follows from a call of the core, and settle what it has left."""
         try:
             self._go_on(outcome)
         except (SchedulingError, TypeError, ValueError) as error:
@@ -220,18 +232,24 @@ class SchedulerDriver:
         if not lib.draw_consequences(self.turn):
             raise RuntimeError("more follows from a turn than there is room for")
 
-        if outlet.watches or outlet.limits:
-            decided = self._scheduler.decisions(self._scheduler.passage.count)
-            self._moments += decided
-            self._limit(decided)
+        decided = self._note_moments()
+        self._limit(decided)
         if desk.core.news.count and not recorder.board.core.count:
             outlet.publish(desk)
-        self.pass_orders()
+        self._pass_orders()
 
-    def pass_orders(self) -> None:
+    def _pass_orders(self) -> None:
         """Send the orders that the core has written, and not sent."""
         for speaker, notes in self._desk.written_orders():
             self._outlet.order(speaker, notes)
+
+    def _note_moments(self) -> list[Decisions]:
+        """Return what was decided at the instants found last, where it is asked for."""
+        if not (self._outlet.watches or self._outlet.limits):
+            return []
+        decided = self._scheduler.decisions(self._scheduler.passage.count)
+        self._moments += decided
+        return decided
 
     def _limit(self, decided: Sequence[Decisions]) -> None:
         """Have the kernel's NICs, where there are any, keep to what was decided."""

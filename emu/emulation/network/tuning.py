@@ -9,6 +9,7 @@ import platform
 import socket
 import struct
 import sys
+from collections.abc import Iterator
 
 SLICE_NS = 100_000
 SWITCH_INTERVAL = 0.0002
@@ -49,19 +50,44 @@ def tune_process() -> dict[str, str]:
     }
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        number = _SCHED_SETATTR.get(platform.machine())
-        if number is not None:
-            attributes = ctypes.c_char_p(_scheduling_attributes())
-            status = libc.syscall(number, 0, attributes, 0)
+        status = _set_slice(SLICE_NS)
+        if status is not None:
             outcomes["scheduler_slice"] = _outcome(status, f"{SLICE_NS} ns")
-
         status = libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
         outcomes["timer_slack"] = _outcome(status, "1 ns")
     return outcomes
 
 
-def _scheduling_attributes() -> bytes:
-    """Return a struct sched_attr with the slice as its runtime."""
+@contextlib.contextmanager
+def short_slice() -> Iterator[None]:
+    """Give the calling thread a slice as short as that of node processes.
+
+    Who is woken by a thread of longer slices takes its core at once: a coordinator had
+    to wait for it before each further order, 0.8 ms beside a load of 12, and 0.2 so.
+    """
+    _set_slice(SLICE_NS)
+    try:
+        yield
+    finally:
+        _set_slice(0)  # that of the system
+
+
+def _set_slice(nanoseconds: int) -> int | None:
+    """Set the slice of the calling thread; return the status, None: it cannot be set.
+
+    0 is that of the system.
+    """
+    number = _SCHED_SETATTR.get(platform.machine())
+    if sys.platform != "linux" or number is None:
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = ctypes.c_char_p(_scheduling_attributes(nanoseconds))
+    status: int = libc.syscall(number, 0, attributes, 0)
+    return status
+
+
+def _scheduling_attributes(slice_ns: int) -> bytes:
+    """Return a struct sched_attr with a slice as its runtime."""
     size = 48
     policy = flags = priority = deadline = period = 0
     nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -72,7 +98,7 @@ def _scheduling_attributes() -> bytes:
         flags,
         nice,
         priority,
-        SLICE_NS,
+        slice_ns,
         deadline,
         period,
     )

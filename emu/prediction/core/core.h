@@ -1074,10 +1074,13 @@ typedef struct {
     int64_t size;
     uint64_t passed; /* bytes that this end has written, or read, so far */
     int32_t wake;    /* descriptor of a pipe by which the other end is woken */
+    bool is_asleep;  /* the other end is to be woken for what was written */
     bool is_queued;  /* what is to be written waits for room at the owner of this end */
 } RingEnd;
 
 int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size);
+int32_t fill_ring(RingEnd *ring, const uint8_t *bytes, int64_t size);
+void wake_reader(RingEnd *ring);
 int64_t read_ring(RingEnd *ring, uint8_t *bytes);
 
 /* Turns of the coordinator, those that took long or began late: ring_turns.c. Owner: Python. */
@@ -1107,16 +1110,18 @@ typedef struct {
     double due;                /* wall time for which that is set */
     double start, scale;       /* wall time at run time 0; wall seconds per second */
     double reported, ahead;    /* wall seconds: see emu/emulation/coordinator/run.py */
-    bool is_watched;           /* Python settles */
-    bool leaves_notes;         /* Python takes what is reported */
+    bool is_watched;           /* Python is to see what has settled, */
+    bool leaves_turns;         /* or settles, */
+    bool leaves_notes;         /* and takes what is reported */
     uint8_t *notes;            /* those of `speaker`, which Python is to see: room for a ring */
     int64_t speaker, size;     /* bytes; RING_BROKEN */
     int64_t fault;             /* of `take_ends` */
     int64_t outcome;           /* of `settle_due` */
 } RingTurns;
 
-/* What a turn leaves: notes; all but notes; what instants call for; orders among these. */
-enum { NOTHING_LEFT, NOTES_LEFT, TURN_LEFT, INSTANTS_LEFT, ORDERS_LEFT };
+/* What a turn leaves: notes, and all behind them; all but these. Where it has settled: all that
+ * follows; orders, and what has ended; that alone. */
+enum { NOTHING_LEFT, NOTES_LEFT, TURN_LEFT, INSTANTS_LEFT, ORDERS_LEFT, ENDS_LEFT };
 
 void begin_turn(TurnLog *log, double now);
 void end_turn(TurnLog *log, double now);

@@ -148,26 +148,30 @@ static bool has_room(const Turn *turn)
            && boards->shown + boards->count * turn->desk->edges <= boards->room;
 }
 
-/* Pass orders on to a process; false where its ring has no room for them, or it has none. */
-static bool pass_orders(RingLead *lead, const uint8_t *orders, int64_t size)
+/* Write orders for a process; false where its ring has no room for them, or it has none. */
+static bool write_orders_of(const Desk *desk, const RingLead *lead, int64_t number)
 {
     if (lead->writes == NULL || lead->writes->is_queued)
         return false;
-    return write_ring(lead->writes, orders, size) == RING_PASSED;
+    int64_t begin = desk->order_start[number], end = desk->order_start[number + 1];
+    return fill_ring(lead->writes, desk->orders + begin, end - begin) == RING_PASSED;
 }
 
-/* Pass all orders on; return false where some are left, which stay among the addressed. */
-static bool pass_all_orders(RingTurns *t)
+/* Pass all orders on; return false where some are left, which stay among the addressed. All are
+ * written before anybody is woken, who may take the core. */
+static bool pass_orders(RingTurns *t)
 {
     Desk *desk = t->turn->desk;
-    int64_t left = 0;
-    for (int64_t i = 0; i < desk->addressees; i++) {
-        int64_t number = desk->addressed[i], begin = desk->order_start[number];
-        int64_t size = desk->order_start[number + 1] - begin;
-        if (!pass_orders(t->lead + number, desk->orders + begin, size))
+    int64_t left = 0, count = desk->addressees;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t number = desk->addressed[i];
+        if (!write_orders_of(desk, t->lead + number, number))
             desk->addressed[left++] = number;
     }
     desk->addressees = left;
+    for (int64_t i = 0; i < t->leads; i++)
+        if (t->lead[i].writes != NULL)
+            wake_reader(t->lead[i].writes);
     return left == 0;
 }
 
@@ -179,11 +183,12 @@ static int64_t settle(RingTurns *t, double now)
     t->outcome = settle_due(turn, run_time(t, now - t->reported), ahead);
     if (t->outcome != DONE || !has_room(turn))
         return INSTANTS_LEFT;
-    if (turn->passage->count == 0)
-        return NOTHING_LEFT;
-    if (!draw_consequences(turn))
+    if (turn->passage->count > 0 && !draw_consequences(turn))
         return INSTANTS_LEFT;
-    return pass_all_orders(t) ? NOTHING_LEFT : ORDERS_LEFT;
+    if (turn->passage->count > 0 && !pass_orders(t))
+        return ORDERS_LEFT;
+    bool has_news = turn->passage->count > 0 || turn->desk->ended > 0;
+    return t->is_watched && has_news ? ENDS_LEFT : NOTHING_LEFT;
 }
 
 /* Have the alarm ring when something is due: a little before, if it can be settled then. */
@@ -208,7 +213,7 @@ int64_t take_ring_turn(RingTurns *t)
     begin_turn(t->log, now);
     int64_t left = NOTES_LEFT;
     if (read_rings(t, now))
-        left = t->is_watched ? TURN_LEFT : settle(t, now);
+        left = t->leaves_turns ? TURN_LEFT : settle(t, now);
     set_turn_alarm(t, now);
     end_turn(t->log, monotonic());
     return left;

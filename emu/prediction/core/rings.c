@@ -47,9 +47,9 @@ static void copy_out(const RingEnd *ring, uint8_t *bytes, int64_t size)
     memcpy(bytes + straight, ring->memory + RING_HEAD, (size_t)(size - straight));
 }
 
-/* Write all of some bytes. Where they have no room nothing is written, and the reader wakes
- * this end when it has read on. */
-int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size)
+/* Write all of some bytes, and wake nobody: see `wake_reader`. Where they have no room nothing is
+ * written, and the reader wakes this end when it has read on. */
+int32_t fill_ring(RingEnd *ring, const uint8_t *bytes, int64_t size)
 {
     uint64_t most = (uint64_t)ring->size;
     uint64_t held = held_by_writer(ring);
@@ -67,9 +67,24 @@ int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size)
     ring->passed += (uint64_t)size;
     atomic_store(written_of(ring), ring->passed);
     /* A reader that has not read all before it looks once more. */
-    if (atomic_load(read_of(ring)) == before)
-        wake(ring);
+    ring->is_asleep |= atomic_load(read_of(ring)) == before;
     return RING_PASSED;
+}
+
+/* Wake the reader for what was written, if it may sleep. */
+void wake_reader(RingEnd *ring)
+{
+    if (ring->is_asleep)
+        wake(ring);
+    ring->is_asleep = false;
+}
+
+/* Write as `fill_ring` does, and wake the reader. */
+int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size)
+{
+    int32_t outcome = fill_ring(ring, bytes, size);
+    wake_reader(ring);
+    return outcome;
 }
 
 /* Read what there is, of `size` bytes at most; return how many bytes, 0 where all is read, and

@@ -39,7 +39,6 @@ from tests.emulation.coordinator.virtual import (
     drive,
     driver_of,
 )
-from tests.emulation.network.ring_reading import read_all
 from tests.fidelity.corpus import RULES
 
 #: Longer than any drawn run.
@@ -66,9 +65,12 @@ class Stage:
         realization: Realization,
         policy: str,
         stack: contextlib.ExitStack,
+        *,
+        watches: bool = False,
     ) -> None:
         self.problem = problem
         self.outlet = RingedProcesses(problem, realization)
+        self.outlet.watches = watches
         self.online: SchedulerDriver
         self.recorder: Recorder
         parts = driver_of(problem, realization, policy, self.outlet)
@@ -99,6 +101,7 @@ class Stage:
             clock=RunClock(this_host.monotonic() - LONG, 1.0),
             reported=math.inf,
             ahead=-math.inf,
+            leaves_turns=False,
             leaves_notes=False,
         )
         stack.callback(self.turns.close)
@@ -116,13 +119,14 @@ class Stage:
 
     def obey(self) -> None:
         """Carry out what has come, and foresee ends by the rates that are new."""
-        PerfectProcesses.order(self.outlet, SPEAKER, read_all(self.far))
+        PerfectProcesses.order(self.outlet, SPEAKER, self.far.read())
         if self.online.turn.passage.count:
             self.outlet.foresee(self.online._desk.rates)
 
     async def drive(self) -> None:
         """Run to the end, as `drive` does."""
         self.obey()
+        self.turns.go_on(this_host.monotonic(), is_watched=self.outlet.watches)
         wakes = any(task.gate for task in self.problem.job.tasks)
         while not self.online.finished:
             served = self.online.next_end
@@ -130,17 +134,31 @@ class Stage:
                 self.online.settle(served)
             else:
                 await self.report(*self.outlet.next_events())
-                assert self.turns.left == lib.NOTHING_LEFT
+                self.see()
             self.obey()
+
+    def see(self) -> None:
+        """See what has settled, where somebody watches; nothing else is left."""
+        left = self.turns.left
+        assert left in {lib.NOTHING_LEFT, lib.ENDS_LEFT}
+        assert self.outlet.watches or left == lib.NOTHING_LEFT
+        if left:
+            self.online.finish_turn(left, lib.DONE)
+        is_watched = self.online.is_watched
+        self.turns.go_on(this_host.monotonic(), is_watched=is_watched)
 
 
 @contextlib.asynccontextmanager
 async def staged(
-    problem: Problem, realization: Realization, policy: str = "oes"
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    watches: bool = False,
 ) -> AsyncIterator[Stage]:
     """Yield a run that has begun."""
     with contextlib.ExitStack() as stack:
-        yield Stage(problem, realization, policy, stack)
+        yield Stage(problem, realization, policy, stack, watches=watches)
 
 
 def perform(play: Coroutine[Any, Any, None]) -> None:
@@ -190,7 +208,7 @@ def test_orders_without_room_are_left_and_go_in_their_turn() -> None:
 
     async def play() -> None:
         async with staged(problem, realization) as stage:
-            first = read_all(stage.far)
+            first = stage.far.read()
             filling = bytes(SMALLEST - 8)
             stage.near.write(filling)
             await stage.report(*ends)
@@ -198,35 +216,59 @@ def test_orders_without_room_are_left_and_go_in_their_turn() -> None:
             assert stage.woken == 1
             assert stage.online.turn.desk.addressees == 1
 
-            stage.online.pass_orders()
+            stage.online.finish_turn(stage.turns.left, lib.DONE)
             now = this_host.monotonic()
             stage.turns.go_on(now, is_watched=False)
             assert stage.near.writes.is_queued
-            assert read_all(stage.far) == filling  # which wakes the coordinator
+            assert stage.far.read() == filling  # which wakes the coordinator
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert stage.turns.left == lib.NOTES_LEFT
             assert list(stage.turns.notes(now)) == []
             assert not stage.near.writes.is_queued
-            assert len(read_all(stage.far)) > 0
+            assert len(stage.far.read()) > 0
             assert first
 
     perform(play())
 
 
-def test_what_is_watched_is_taken_in_and_left_to_be_settled() -> None:
+def test_what_the_core_may_not_settle_is_taken_in_and_left() -> None:
     problem, realization, ends = tasks_of_example()
 
     async def play() -> None:
         async with staged(problem, realization) as stage:
-            now = this_host.monotonic()
-            stage.turns.go_on(now, is_watched=True)
+            stage.turns.core.leaves_turns = True
             await stage.report(*ends)
             assert stage.turns.left == lib.TURN_LEFT
             assert stage.online.turn.desk.waiting == len(ends)
-            assert list(stage.turns.notes(now)) == []
+            assert list(stage.turns.notes(this_host.monotonic())) == []
             stage.online.settle(-math.inf)
             assert stage.online.turn.desk.waiting == 0
+
+    perform(play())
+
+
+@given(problems(), st.sampled_from(RULES))
+def test_who_watches_sees_what_the_core_has_settled(
+    drawn: tuple[Problem, Realization], policy: str
+) -> None:
+    """Each end and each moment once, in the order of a run by messages."""
+    problem, realization = drawn
+    by_messages = PerfectProcesses(problem, realization)
+    drive(problem, realization, policy, processes=by_messages)
+
+    async def play() -> None:
+        async with staged(problem, realization, policy, watches=True) as stage:
+            await stage.drive()
+            assert stage.outlet.ended == by_messages.ended
+            assert len(stage.outlet.heard) == len(by_messages.heard)
+            for found, expected in zip(
+                stage.outlet.heard, by_messages.heard, strict=True
+            ):
+                assert found.time == expected.time
+                assert found.tasks == expected.tasks
+                assert found.flows == expected.flows
+                assert np.array_equal(found.lines.rate, expected.lines.rate)
 
     perform(play())
 
@@ -297,7 +339,7 @@ def test_an_end_that_does_not_fit_is_left_with_its_instants() -> None:
             assert stage.turns.left == lib.INSTANTS_LEFT
             assert stage.turns.core.outcome == lib.IMPOSSIBLE
             with pytest.raises(NodeMisbehaved, match="the impossible"):
-                stage.online.go_on(stage.turns.core.outcome)
+                stage.online.finish_turn(lib.INSTANTS_LEFT, lib.IMPOSSIBLE)
 
     perform(play())
 

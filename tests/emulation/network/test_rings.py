@@ -25,7 +25,6 @@ from emu.emulation.network.rings import (
 )
 from emu.errors import NodeMisbehaved
 from emu.prediction.core import lib
-from tests.emulation.network.ring_reading import read_all
 
 WRITTEN, READ = 0, 64  # where the counters are
 
@@ -50,9 +49,9 @@ def test_both_ways_are_apart() -> None:
     with joined() as (process, coordinator):
         process.write(b"ends")
         coordinator.write(b"an order")
-        assert read_all(coordinator) == b"ends"
-        assert read_all(process) == b"an order"
-        assert read_all(process) == read_all(coordinator) == b""
+        assert coordinator.read() == b"ends"
+        assert process.read() == b"an order"
+        assert process.read() == coordinator.read() == b""
 
 
 @given(
@@ -74,7 +73,7 @@ def test_what_is_written_is_read_whole_and_in_order(steps: list[int | None]) -> 
                 process.write(piece)
                 written += piece
                 continue
-            while piece := read_all(coordinator):
+            while piece := coordinator.read():
                 read += piece
                 process.go_on()
         assert read == written
@@ -87,7 +86,7 @@ def test_who_has_read_all_is_woken_once() -> None:
         os.read(coordinator.woken, 8)
         process.write(b"b")  # it has not read the first yet
         assert not is_woken(coordinator)
-        assert read_all(coordinator) == b"ab"
+        assert coordinator.read() == b"ab"
         process.write(b"c")
         assert is_woken(coordinator)
         assert not is_woken(process)
@@ -99,10 +98,10 @@ def test_a_full_ring_says_when_there_is_room() -> None:
         process.write(first)
         process.write(b"more")
         assert not is_woken(process)
-        assert read_all(coordinator) == first
+        assert coordinator.read() == first
         assert is_woken(process)
         process.go_on()
-        assert read_all(coordinator) == b"more"
+        assert coordinator.read() == b"more"
 
 
 def test_a_reader_that_stops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +111,7 @@ def test_a_reader_that_stops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
             coordinator.write(bytes(SMALLEST))
         with pytest.raises(NodeMisbehaved, match="does not read its ring"):
             coordinator.write(b"more")
-        assert read_all(process) == bytes(SMALLEST)
+        assert process.read() == bytes(SMALLEST)
 
 
 def test_what_a_dead_writer_left_half_written_is_not_there() -> None:
@@ -121,8 +120,8 @@ def test_what_a_dead_writer_left_half_written_is_not_there() -> None:
         process.write(b"whole")
         begin = lib.RING_HEAD + len(b"whole")
         process._memory[begin : begin + 4] = b"half"
-        assert read_all(coordinator) == b"whole"
-        assert read_all(coordinator) == b""
+        assert coordinator.read() == b"whole"
+        assert coordinator.read() == b""
 
 
 @pytest.mark.parametrize("count", [SMALLEST + 1, 1 << 40, (1 << 64) - 1])
@@ -130,7 +129,7 @@ def test_more_written_than_there_is_room_is_nonsense(count: int) -> None:
     with joined() as (process, coordinator):
         process._memory[WRITTEN : WRITTEN + 8] = count.to_bytes(8, "little")
         with pytest.raises(NodeMisbehaved, match="counters of its ring cannot be"):
-            read_all(coordinator)
+            coordinator.read()
 
 
 @pytest.mark.parametrize("count", [1, 1 << 40, (1 << 64) - SMALLEST - 1])

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from emu.emulation.network.tuning import SLICE_NS, tune_process
+from emu.emulation.network.tuning import SLICE_NS, short_slice, tune_process
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 _LAYOUT = struct.Struct("=IIQiIQQQ")  # struct sched_attr; the slice is the runtime
@@ -25,10 +25,29 @@ def slice_of_this_thread() -> int:
     return int(_LAYOUT.unpack(room.raw)[5])
 
 
-@pytest.mark.skipif(
+needs_slices = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in _SCHED_GETATTR,
     reason="sched_getattr is not known here",
 )
+
+
+@needs_slices
+def test_a_coordinator_has_short_turns_during_its_run_alone() -> None:
+    def slices() -> list[int]:
+        found = [slice_of_this_thread()]
+        with short_slice():
+            found.append(slice_of_this_thread())
+        return [*found, slice_of_this_thread()]
+
+    with ThreadPoolExecutor(1) as loop:
+        before, during, after = loop.submit(slices).result()
+    if during == before:
+        pytest.skip("this kernel does not take slices")
+    assert during == SLICE_NS
+    assert after == before
+
+
+@needs_slices
 def test_the_thread_of_a_loop_has_short_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
