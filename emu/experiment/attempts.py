@@ -222,9 +222,10 @@ class Progress(Observer):
     @property
     @override
     def watches(self) -> bool:
-        # Who does not go on after a death asks for nothing that was lost.
+        # Where a death ends the job nobody asks what it has lost.
         goes_on = self._experiment.scenario.restarts > 0
-        return goes_on and bool(self._of_cuts or self._copies)
+        has_states = bool(self._of_cuts or self._copies)
+        return goes_on and has_states
 
     @override
     def on_zero(self, start: float) -> None:

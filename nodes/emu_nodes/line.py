@@ -47,15 +47,15 @@ class Line:
         # Whom an order is for, and who carries out those of a process.
         self._of_task: dict[int, str] = {}
         self._of_edge: dict[int, str] = {}
-        tasks = [task for spec in specs for task in spec.tasks]
-        edges = sum(len(task.inputs) + len(task.outputs) for task in tasks)
-        self._ring_size = ring_size(len(tasks), edges)
+        edges = 0
         for spec in specs:
             for task in spec.tasks:
+                edges += len(task.inputs) + len(task.outputs)
                 self._of_task[task.task] = spec.process
                 for end in task.outputs:
                     if end.peer_process != spec.process:
                         self._of_edge[end.edge] = spec.process
+        self._ring_size = ring_size(len(self._of_task), edges)
         self._workers: dict[str, Callable[[Order], None]] = {}
         self._early: defaultdict[str, list[Order]] = defaultdict(list)
 
@@ -77,18 +77,24 @@ class Line:
         ``fail`` is called with what is wrong with them, or with an order.
         """
         self._fail = fail
-        if self._rings is not None and not self._speaks_by_rings:
-            self._speaks_by_rings = True
-            loop = asyncio.get_running_loop()
-            loop.add_reader(self._rings.woken, self._hear, self._rings)
+        rings = self._rings
+        if rings is None or self._speaks_by_rings:
+            return
+
+        self._speaks_by_rings = True
+        loop = asyncio.get_running_loop()
+        loop.add_reader(rings.woken, self._hear, rings)
 
     def close(self) -> None:
         """Let go of the rings."""
-        if self._rings is None:
+        rings = self._rings
+        if rings is None:
             return
+
         if self._speaks_by_rings:
-            asyncio.get_running_loop().remove_reader(self._rings.woken)
-        self._rings.close()
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(rings.woken)
+        rings.close()
         self._rings = None
 
     def join(self, process: str, carry_out: Callable[[Order], None]) -> None:
@@ -107,7 +113,8 @@ class Line:
 
     def report(self, end: Ended) -> None:
         """Tell the coordinator of an end, with all others of this turn of the loop."""
-        self.add(pack_end(end))
+        note = pack_end(end)
+        self.add(note)
 
     def add(self, note: bytes) -> None:
         """Do the same with ends that are packed."""
@@ -115,7 +122,8 @@ class Line:
         if size > _TOGETHER:
             self._flush()
         if not self._notes:
-            asyncio.get_running_loop().call_soon(self._flush)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._flush)
         self._notes.append(note)
         self._size += len(note)
 
@@ -125,12 +133,16 @@ class Line:
         self._size = 0
         if not notes:
             return
-        if self._rings is not None and self._speaks_by_rings:
-            self._write(self._rings, notes)
-        elif self._connection is not None:
+
+        rings = self._rings
+        connection = self._connection
+        if rings is not None and self._speaks_by_rings:
+            self._write(rings, notes)
+        elif connection is not None:
+            message = pack(Ends(notes))
             # Who follows the connection notices that it has ended.
             with contextlib.suppress(EmulatorError):
-                self._connection.send(pack(Ends(notes)))
+                connection.send(message)
 
     def _write(self, rings: Rings, notes: bytes) -> None:
         try:
@@ -143,12 +155,14 @@ class Line:
         try:
             notes = rings.read()
             rings.go_on()
-            self.obey(Orders(notes))
+            orders = Orders(notes)
+            self.obey(orders)
         except EmulatorError as error:
             self._give_up(rings, error)
 
     def _give_up(self, rings: Rings, error: EmulatorError) -> None:
-        asyncio.get_running_loop().remove_reader(rings.woken)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(rings.woken)
         if self._fail is not None:
             self._fail(error)
 

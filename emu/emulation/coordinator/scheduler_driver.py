@@ -95,13 +95,17 @@ class SchedulerDriver:
     @property
     def settles_alone(self) -> bool:
         """True where the core cannot settle without it."""
-        has_boards = self._recorder.board.core.count > 0
-        return self._outlet.limits or not has_boards or self._scheduler.calls_python
+        boards = self._recorder.board.core
+        limits = self._outlet.limits
+        calls_python = self._scheduler.calls_python
+        return limits or calls_python or boards.count == 0
 
     @property
     def is_watched(self) -> bool:
         """True where somebody is to see what has settled."""
-        return self._outlet.watches or self._recorder.has_reports
+        watches = self._outlet.watches
+        has_reports = self._recorder.has_reports
+        return watches or has_reports
 
     @property
     def next_end(self) -> float:
@@ -112,10 +116,12 @@ class SchedulerDriver:
 
     def progress(self, now: float) -> RunProgress:
         """Return how far the run is at run time ``now``."""
+        scheduler = self._scheduler
+        state = scheduler.state
         return RunProgress(
-            ended=int(self._scheduler.state.ended.sum()),
+            ended=int(state.ended.sum()),
             time=now,
-            rate=self._scheduler.assigned_rate,
+            rate=scheduler.assigned_rate,
             loss=self._recorder.loss,
         )
 
@@ -132,7 +138,8 @@ class SchedulerDriver:
         self._desk.begin(speakers)
         self._recorder.board.show_on(boards)
         self._scheduler.state.keep_room(ROOM)
-        self._go_on(lib.begin_schedule(self.turn))
+        outcome = lib.begin_schedule(self.turn)
+        self._go_on(outcome)
         self._notify()
 
     def report(self, speaker: str, notes: bytes, now: float) -> None:
@@ -181,7 +188,8 @@ class SchedulerDriver:
         self._scheduler.state.keep_room(ROOM)
         outcome = lib.settle_due(self.turn, until, ahead)
         # Ends are mostly reported ahead: nothing follows from them before their time.
-        if outcome != lib.DONE or self._scheduler.passage.count:
+        count = self._scheduler.passage.count
+        if outcome != lib.DONE or count:
             self._send_all(outcome)
         self._notify()
 
@@ -245,18 +253,23 @@ class SchedulerDriver:
 
     def _note_moments(self) -> list[Decisions]:
         """Return what was decided at the instants found last, where it is asked for."""
-        if not (self._outlet.watches or self._outlet.limits):
+        outlet = self._outlet
+        if not (outlet.watches or outlet.limits):
             return []
-        decided = self._scheduler.decisions(self._scheduler.passage.count)
+        count = self._scheduler.passage.count
+        decided = self._scheduler.decisions(count)
         self._moments += decided
         return decided
 
     def _limit(self, decided: Sequence[Decisions]) -> None:
         """Have the kernel's NICs, where there are any, keep to what was decided."""
-        if self._outlet.limits:
-            for decisions in decided:
-                if len(decisions.news):
-                    self._outlet.limit(decisions.news)
+        outlet = self._outlet
+        if not outlet.limits:
+            return
+        for decisions in decided:
+            news = decisions.news
+            if len(news):
+                outlet.limit(news)
 
     def _notify(self) -> None:
         """File reports that have settled; notify who watches of all that has."""

@@ -316,7 +316,8 @@ class Scheduler:
     @property
     def calls_python(self) -> bool:
         """True where the core asks a rule of one's own, or needs room for looks."""
-        return self._layout.job.own is not None or self.state.is_tuned
+        own_rule = self._layout.job.own
+        return own_rule is not None or self.state.is_tuned
 
     def check(self, outcome: int, ends: Any) -> None:
         """Raise what went wrong in a call of the core that took some ends in.
