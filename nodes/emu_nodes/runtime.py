@@ -170,7 +170,7 @@ class Surroundings:
     members: int = 1
     """Node processes that share the process of the system."""
     has_rings: bool = False
-    """Whether they may speak with the coordinator through memory."""
+    """True where they may speak with the coordinator through memory."""
     selector: TimedSelector | None = None
     """Selector of their loop, where that gives timed tasks their turns."""
 

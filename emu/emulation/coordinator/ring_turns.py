@@ -22,7 +22,7 @@ from emu.prediction.core import ffi, lib, pointer
 
 
 class RingTurns:
-    """What wakes the coordinator where processes of its host speak by rings.
+    """Taker of turns where processes of the coordinator's host speak by rings.
 
     Parameters
     ----------

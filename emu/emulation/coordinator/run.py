@@ -35,11 +35,11 @@ from emu.emulation.coordinator.process_specs import (
     process_specs,
 )
 from emu.emulation.coordinator.ring_turns import RingTurns
+from emu.emulation.coordinator.run_boards import RunBoards
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.network.clock import PauseAwareClock, RunClock
-from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tuning import short_slice
 from emu.emulation.wire.messages import (
     Ends,
@@ -49,7 +49,6 @@ from emu.emulation.wire.messages import (
     Listening,
     Message,
     Peers,
-    RateUpdate,
     Ready,
     RunTask,
     StatePart,
@@ -108,15 +107,11 @@ class Coordinator:
         self.watches = self._observer.watches or bool(settings.kills)
         times = expected.times
         profile = Profile(times, expected.volumes)
-        scheduler = Scheduler(
-            problem,
-            policy,
-            profile,
-            holds=None if settings.compute == "real" else times,
-            times=times,
-        )
+        holds = None if settings.compute == "real" else times
+        scheduler = Scheduler(problem, policy, profile, holds=holds, times=times)
         desk = self._desk = Desk(problem, scheduler)
-        self._recorder = Recorder(problem, scheduler, desk, settings.first)
+        recorder = Recorder(problem, scheduler, desk, settings.first)
+        self._recorder = recorder
         self._deadlines = Deadlines(
             problem,
             scheduler,
@@ -134,8 +129,8 @@ class Coordinator:
         )
 
         job = problem.job
-        self._driver = SchedulerDriver(scheduler, desk, self._recorder, self)
-        self._sender_machine = _machines_of_senders(problem)
+        self._driver = SchedulerDriver(scheduler, desk, recorder, self)
+        self._boards = RunBoards(problem, self._membership, settings, desk, recorder)
         self._cuts = CutKeeper(job, settings.cuts)
         self._kills = NextKills(problem, settings)
         self._owner = processes_by_task(job)
@@ -346,7 +341,7 @@ class Coordinator:
         awake = PauseAwareClock(2 * _LOOK, last_look)
         speaker_of = self._membership.lead_of
         speakers = {task: speaker_of(name) for task, name in self._owner.items()}
-        driver.begin(speakers, self._near_boards())
+        driver.begin(speakers, self._boards.near())
         turns.start()
         ahead = _AHEAD / clock.time_scale
         with self._turns_by_rings(clock) as rings:
@@ -455,24 +450,12 @@ class Coordinator:
         try:
             self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
         except DeadlineExceeded as error:
-            missing = self._missing_rates()
+            missing = self._boards.missing_rates()
             if not missing.any():
                 raise
             edge = self._problem.job.edge_names[int(missing.argmax())]
             loss = LOST_RATES.format(int(missing.sum()), edge)
             raise DeadlineExceeded(f"{loss}; {error}") from error
-
-    def _missing_rates(self) -> NDArray[np.int64]:
-        """Return per edge how many segments never came to the boards of this host."""
-        published_counts = self._desk.published
-        missing: NDArray[np.int64] = np.zeros_like(published_counts)
-        if self._settings.kernel_nics is not None:  # each gets those of its machine
-            return missing
-        for agent in self._membership.agents:
-            if agent.board is not None:  # else it is of another host
-                arrivals = agent.board.counts.astype(np.int64)
-                np.maximum(missing, published_counts - arrivals, out=missing)
-        return missing
 
     def _take_mail(
         self,
@@ -535,43 +518,9 @@ class Coordinator:
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.on_decisions(segments)
 
-    def _near_boards(self) -> list[RateBoard]:
-        """Return the boards of all hosts, none where one is elsewhere or has NICs."""
-        if self._settings.kernel_nics is not None:
-            return []
-        agents = self._membership.agents
-        boards = [agent.board for agent in agents if agent.board is not None]
-        return boards if len(boards) == len(agents) else []
-
     def publish(self, desk: Desk) -> None:
         """Put changed segments on the boards of all hosts."""
-        agents = self._membership.agents
-        nics = self._settings.kernel_nics
-        segments = desk.rates
-        if nics is not None:
-            segments = nics.for_senders(segments)
-        # In the order of the parameters of `RateBoard.publish` and `RateUpdate`.
-        columns = [
-            segments.edge,
-            segments.iteration,
-            segments.served,
-            segments.rate,
-            segments.since,
-            desk.published[segments.edge],
-        ]
-        message: RateUpdate | None = None
-
-        for agent in agents:
-            if agent.board is None:
-                if message is None:
-                    message = RateUpdate(*(column.tobytes() for column in columns))
-                self._membership.send_to_agent(agent, message)
-            elif nics is None:
-                agent.board.publish(*columns)
-                self._recorder.board.note(agent.board, segments.edge, len(segments))
-            else:  # of each machine's own senders alone: all boards are near
-                is_local = self._sender_machine[segments.edge] == agent.host_name
-                agent.board.publish(*(column[is_local] for column in columns))
+        self._boards.publish(desk)
 
     async def _collect(self, start: float) -> Answers:
         """Ask every process for its results, statistics and frames."""
@@ -593,19 +542,11 @@ class Coordinator:
             take,
         )
 
-        missing = self._missing_rates()  # the last one of an edge, too
+        missing = self._boards.missing_rates()  # the last one of an edge, too
         for figures in answers.statistics.values():
             for row in figures["sent"]:
                 row["missed"] = max(row["missed"], int(missing[row["edge"]]))
         return answers
-
-
-def _machines_of_senders(problem: Problem) -> NDArray[np.str_]:
-    """Return the name of the machine from which each edge leaves."""
-    machine_of = problem.machine_of_task
-    job = problem.job
-    names = [machine_of[job.tasks[edge.source].name] for edge in job.edges]
-    return np.array(names, dtype=np.str_)
 
 
 def emulate(
