@@ -122,10 +122,11 @@ def trained(section: DorylusJobSection, data: _Drawn, schedule: Schedule) -> Any
         for module, name, found in (
             ("emu_nodes.dorylus.graph_server", "open_parts", lambda _: (data, graph)),
             ("emu_nodes.dorylus.programs", "open_for", lambda _: data),
+            ("emu_nodes.dorylus.task", "open_for", lambda _: data),
             ("emu.systems.dorylus.replay", "open_for", lambda _: data),
         )
     )
-    with next(patches), next(patches), next(patches):
+    with next(patches), next(patches), next(patches), next(patches):
         programs, _ = drive(schedule)
         followed, _ = replay_training(section, CONTEXT, schedule)
     results = {name: program.result() for name, program in programs.items()}
