@@ -117,13 +117,14 @@ def _read_manifest(
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
-    """Return inode, time of change (ns) and bytes of a file; zeros where there is none.
+    """Return inode, time of change (ns) and bytes of a file; zeros where none is found.
 
-    Which file it is, and whether it is still as it was.
+    Which file it is, and whether it is still as it was. Who reads it says why it is not
+    to be had.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 - a third of what Path.stat takes
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return 0, 0, 0
     is_file = stat.S_ISREG(status.st_mode)
     size = status.st_size if is_file else 0

@@ -25,7 +25,7 @@ _TOGETHER = 1 << 18
 
 
 def may_have_rings(specs: Sequence[ProcessSpec]) -> bool:
-    """Return True where memory is as good as the connection of some processes."""
+    """Return True where processes may speak through memory: on Linux, without TLS."""
     is_encrypted = any(spec.settings.tls == "all" for spec in specs)
     return sys.platform == "linux" and not is_encrypted
 

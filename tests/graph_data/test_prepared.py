@@ -107,6 +107,18 @@ def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path: Path) -> None:
         manifest.write_bytes(whole)
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "numbers.npy"])
+def test_a_link_that_leads_nowhere_is_damage(tmp_path: Path, name: str) -> None:
+    """No file is found then, for another reason than that there is none."""
+    folder = tmp_path / "set"
+    prepare_arrays(folder, build)
+    file = folder / name
+    file.unlink()
+    file.symlink_to(file)
+    with pytest.raises(DataError, match="prepared data is damaged .*; delete"):
+        prepare_arrays(folder, build)
+
+
 def test_an_array_that_is_not_in_the_manifest_is_refused(tmp_path: Path) -> None:
     prepared = prepare_arrays(tmp_path / "set", build)
     np.save(tmp_path / "set" / "stranger.npy", np.arange(3))
