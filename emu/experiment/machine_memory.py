@@ -29,7 +29,7 @@ Sizes: TypeAlias = dict[str, float]
 
 #: Buffers have four sizes per power of two, and one more is filled meanwhile.
 _ROUNDING = 1.25
-#: Sums in another order are above each other by less.
+#: Sums of the same numbers in two orders differ by less than this factor.
 _ABOVE = 1 + 1e-9
 
 
@@ -68,7 +68,7 @@ class _Payloads:
         self._ends = ends
 
     def most_possible(self, is_asked: NDArray[np.bool_]) -> float:
-        """Return bytes that some edges hold never more than: of all their payloads."""
+        """Return the bytes of all payloads of some edges: held at once are fewer."""
         edges = is_asked[self._edges]
         most = self._totals[edges].sum() + self._largest[edges].sum()
         return float(most) * _ROUNDING * _ABOVE

@@ -53,23 +53,25 @@ class Trial:
 
 
 class Sources:
-    """A file as rows of a table read it, and on some machines: each loaded once."""
+    """Scenarios that rows of a table have in common, each loaded once."""
 
     def __init__(self) -> None:
         self._equals: dict[str, Scenario] = {}
-        self._fewer: dict[tuple[int, Machines], Scenario] = {}
+        # By the identity of the source, which is kept: another could have it later.
+        self._parts: dict[tuple[int, Machines], tuple[Scenario, Scenario]] = {}
 
     def first_equal(self, source: Scenario) -> Scenario:
-        """Return the first source that states the same: of most rows it is one."""
+        """Return the first source that states the same; most rows have the same one."""
         content = json.dumps(source.to_json(), sort_keys=True)
         return self._equals.setdefault(content, source)
 
     def on_machines(self, source: Scenario, machines: Machines) -> Scenario:
         """Return a `first_equal` on some of its machines, as far as it lets them be."""
         key = (id(source), machines)
-        if key not in self._fewer:
-            self._fewer[key] = _fewer(source, machines)
-        return self._fewer[key]
+        if key not in self._parts:
+            self._parts[key] = (source, _fewer(source, machines))
+        _, part = self._parts[key]
+        return part
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Row:
     per_machine: bool
     """True where every mini-batch system has a worker on each machine."""
     sources: Sources = field(default_factory=Sources, compare=False, repr=False)
-    """The file on some machines, for all rows of a table."""
+    """Scenarios that all rows of a table have in common."""
 
     @cached_property
     def plain(self) -> Scenario:

@@ -115,7 +115,7 @@ def test_a_link_that_leads_nowhere_is_damage(tmp_path: Path, name: str) -> None:
     file = folder / name
     file.unlink()
     file.symlink_to(file)
-    with pytest.raises(DataError, match="prepared data is damaged .*; delete"):
+    with pytest.raises(DataError, match=r"prepared data is damaged .*; delete"):
         prepare_arrays(folder, build)
 
 

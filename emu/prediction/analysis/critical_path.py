@@ -247,7 +247,7 @@ class _Walk:
         earlier_piece = (plain, start, ready)
 
         for cause, begin, over in (later_piece, earlier_piece):
-            if over <= begin:
+            if not over > begin:  # it is empty, or its time is no number
                 continue
 
             port = -1
