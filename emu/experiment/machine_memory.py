@@ -68,7 +68,7 @@ class _Payloads:
         self._ends = ends
 
     def most_possible(self, is_asked: NDArray[np.bool_]) -> float:
-        """Return the bytes of all payloads of some edges: held at once are fewer."""
+        """Return the bytes of all payloads of some edges: no fewer than at any time."""
         edges = is_asked[self._edges]
         most = self._totals[edges].sum() + self._largest[edges].sum()
         return float(most) * _ROUNDING * _ABOVE

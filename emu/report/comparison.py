@@ -244,7 +244,7 @@ def sweep_table(
     uneven = not by_makespan and _is_uneven(figures_of_all)
     measure = _makespan
     if uneven:
-        measure = _seconds_per_sample  # least of the best
+        measure = _seconds_per_sample
     seconds = {}
     means = {}
     for group, by_seed in groups.items():

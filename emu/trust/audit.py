@@ -370,13 +370,13 @@ class _Auditor:
             )
         if self._pieces is not None:
             # A time that is off by the tolerance is off by so many bytes.
-            slack = self._tolerance * self._narrowest_links()
+            widths = self._narrowest_links()[edge]
             fluid = fluid_bytes(self._pieces)
             yield compare(
                 "was given rates for",
                 found=fluid[edge, n],
                 expected=sizes,
-                slack=slack[edge],
+                slack=self._tolerance * widths,
             )
 
     def _narrowest_links(self) -> Floats:

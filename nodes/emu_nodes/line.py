@@ -25,9 +25,18 @@ _TOGETHER = 1 << 18
 
 
 def may_have_rings(specs: Sequence[ProcessSpec]) -> bool:
-    """Return True where processes may speak through memory: on Linux, without TLS."""
-    is_encrypted = any(spec.settings.tls == "all" for spec in specs)
-    return sys.platform == "linux" and not is_encrypted
+    """Return True where processes may speak through memory: on Linux, without TLS.
+
+    And where no task sends its state, which goes over the connection: an end that came
+    before it would have it lost with who dies then.
+    """
+    if sys.platform != "linux":
+        return False
+    for spec in specs:
+        sends_state = any(task.every for task in spec.tasks)
+        if sends_state or spec.settings.tls == "all":
+            return False
+    return True
 
 
 class Line:
@@ -56,6 +65,7 @@ class Line:
                     if end.peer_process != spec.process:
                         self._of_edge[end.edge] = spec.process
         self._ring_size = ring_size(len(self._of_task), edges)
+        self._together = min(_TOGETHER, self._ring_size)
         self._workers: dict[str, Callable[[Order], None]] = {}
         self._early: defaultdict[str, list[Order]] = defaultdict(list)
 
@@ -119,7 +129,7 @@ class Line:
     def add(self, note: bytes) -> None:
         """Do the same with ends that are packed."""
         size = self._size + len(note)
-        if size > _TOGETHER:
+        if size > self._together:
             self._flush()
         if not self._notes:
             loop = asyncio.get_running_loop()
@@ -136,7 +146,8 @@ class Line:
 
         rings = self._rings
         connection = self._connection
-        if rings is not None and self._speaks_by_rings:
+        has_room = rings is not None and len(notes) <= rings.size
+        if rings is not None and has_room and self._speaks_by_rings:
             self._write(rings, notes)
         elif connection is not None:
             message = pack(Ends(notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
@@ -13,11 +14,17 @@ import pytest
 
 from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.rings import Rings, join_rings
-from emu.emulation.wire.messages import FlowEnded, Orders, RunTask, WakeSender
-from emu.emulation.wire.notes import Order, pack_order, unpack_ends
+from emu.emulation.wire.messages import (
+    FlowEnded,
+    Orders,
+    RunTask,
+    TaskEnded,
+    WakeSender,
+)
+from emu.emulation.wire.notes import Order, pack_end, pack_order, unpack_ends
 from emu.errors import MalformedFrame
 from emu.prediction.core import lib
-from emu_nodes.line import Line
+from emu_nodes.line import Line, may_have_rings
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
 
@@ -99,6 +106,50 @@ async def test_ends_go_by_rings_where_there_are_any() -> None:
         assert [*unpack_ends(coordinator.read())] == ends[3:]
     assert connection.messages == []
     assert failures == []
+
+
+async def test_more_than_a_ring_holds_goes_in_parts_or_over_the_connection() -> None:
+    connection = Sent()
+    end = TaskEnded(
+        task=1,
+        iteration=0,
+        start=0.0,
+        end=1.0,
+        edges=[],
+        volumes=[],
+        began=0.0,
+        cpu=0.0,
+        late=0.0,
+        report={"a figure of a task": 0.5, "another one": 1.5},
+    )
+    long_end = replace(end, report={f"figure {n}": 0.5 for n in range(5_000)})
+    with line_with_rings() as (line, coordinator, failures):
+        line.connect(cast("ControlConnection", connection))
+        count = 3 * coordinator.size // len(pack_end(end))
+        for _ in range(count):
+            line.report(end)
+        found = []
+        for _ in range(8):
+            await turn()
+            found += [*unpack_ends(coordinator.read())]
+        assert found == [end] * count
+        assert connection.messages == []
+
+        line.report(long_end)
+        await turn()
+        (message,) = connection.messages
+        assert [*unpack_ends(message["notes"])] == [long_end]
+    assert failures == []
+
+
+def test_processes_that_send_their_state_have_no_rings() -> None:
+    """Nor do those whose connections are encrypted."""
+    spec = process_spec("a", process_task("x:X"))
+    keeper = process_spec("b", replace(process_task("x:X"), every=2))
+    encrypted = replace(spec, settings=replace(spec.settings, tls="all"))
+    assert may_have_rings([spec]) == (sys.platform == "linux")
+    assert not may_have_rings([spec, keeper])
+    assert not may_have_rings([spec, encrypted])
 
 
 async def test_orders_that_come_by_rings_are_carried_out() -> None:

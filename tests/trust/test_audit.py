@@ -128,6 +128,13 @@ def test_a_tolerance_forgives_what_it_says() -> None:
     assert audit(late, tolerance=0.02).passed
 
 
+def test_without_a_tolerance_links_within_a_machine_have_no_slack() -> None:
+    """They are infinitely wide, and carry nothing at a rate."""
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, record_rates=True)
+    assert "(12)" in audit(schedule, tolerance=0.0).checked
+
+
 def test_wrong_shapes_and_tolerances_are_refused() -> None:
     schedule = simulate(*two_machine_example(3))
     with pytest.raises(ValueError, match="volumes has shape"):

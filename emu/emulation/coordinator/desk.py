@@ -121,7 +121,7 @@ class Desk(Record):
         )
 
     def written_orders(self) -> list[tuple[str, bytes]]:
-        """Return the orders that the last call of the core wrote, by who gets them."""
+        """Return orders that the core has written and not passed on, by who gets them."""
         core = self.core
         starts = core.order_start
         orders = []

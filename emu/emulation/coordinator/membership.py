@@ -234,9 +234,15 @@ class Membership:
             self.processes[process].connection.send(pack(message))
 
     def begin(self, start: float) -> None:
-        """Let the run begin at a reading of this host's clock."""
+        """Let the run begin at a reading of this host's clock.
+
+        Raises NodeMisbehaved where a process has reported ends of no run.
+        """
         for name, process in self.processes.items():
-            has_rings = process.rings is not None
+            rings = process.rings
+            if rings is not None and rings.read():
+                raise NodeMisbehaved(f"process {name} reported ends after its run")
+            has_rings = rings is not None
             self.send(name, Begin(start, has_rings))
 
     @property
@@ -298,10 +304,10 @@ class Membership:
         reports = [report for report in mail if isinstance(report, Report)]
         # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
-        while all(report.severity > Severity.KILLED for report in reports):
-            mail = await self._mail.everything(deadline)
-            if not mail:
+        while this_host.monotonic() < deadline:
+            if any(report.severity is Severity.KILLED for report in reports):
                 break
+            mail = await self._mail.everything(deadline)
             reports += [report for report in mail if isinstance(report, Report)]
 
         pause = self._standstill.story()

@@ -17,7 +17,7 @@ import numpy as np
 from emu.emulation.coordinator.membership import Membership, ignore
 from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.network.clock import RunClock
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeMisbehaved, RunError
 from emu.prediction.core import ffi, lib, pointer
 
 
@@ -43,7 +43,7 @@ class RingTurns:
     leaves_turns, leaves_notes
         Whether the coordinator settles what is reported, and whether it reads it.
 
-    Raises OSError where there are no descriptors for it.
+    Raises RunError where there are no descriptors for it.
     """
 
     def __init__(
@@ -81,6 +81,8 @@ class RingTurns:
             "log": log.core,
             "leads": len(names),
             "lead": self._leads,
+            "epoll": -1,
+            "alarm": -1,
             "due": np.inf,
             "start": clock.to_wall(0.0),
             "scale": clock.time_scale,
@@ -92,9 +94,12 @@ class RingTurns:
         }
         self.core = ffi.new("RingTurns *", fields)
         if not lib.open_ring_turns(self.core):
-            raise OSError(ffi.errno, os.strerror(ffi.errno))
+            reason = os.strerror(ffi.errno)
+            self._close_descriptors()
+            raise RunError(f"the rings of processes cannot be watched: {reason}")
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self.core.epoll, self._take_turn)
+        self._is_watching = False
+        self._watch()
         membership.on_rings_closed = self._leave
 
     def go_on(self, now: float, *, is_watched: bool) -> None:
@@ -103,6 +108,7 @@ class RingTurns:
         ``is_watched``: whether the coordinator is to see what they settle.
         """
         self.left = lib.NOTHING_LEFT
+        self._watch()
         self.core.is_watched = is_watched
         lib.set_turn_alarm(self.core, now)
 
@@ -137,15 +143,28 @@ class RingTurns:
         """Take no more turns."""
         self._membership.on_rings_closed = ignore
         self._loop.remove_reader(self.core.epoll)
-        os.close(self.core.epoll)
-        os.close(self.core.alarm)
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        for descriptor in (self.core.epoll, self.core.alarm):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _watch(self) -> None:
+        if not self._is_watching:
+            self._loop.add_reader(self.core.epoll, self._take_turn)
+        self._is_watching = True
 
     def _leave(self, name: str) -> None:
         if name in self._names:  # else it speaks for nobody
             lib.leave_rings(self.core, self._names.index(name))
 
     def _take_turn(self) -> None:
-        if self.left:  # the coordinator is about to have it
+        if self.left:
+            # The coordinator is about to have it, or waits for another's end: whatever
+            # is there to read would call this again and again.
+            self._loop.remove_reader(self.core.epoll)
+            self._is_watching = False
             return
         self.left = lib.take_ring_turn(self.core)
         if self.left or self._turn.finished:

@@ -351,11 +351,13 @@ class Coordinator:
                 now = this_host.monotonic()
                 turns.begin(now)
                 run_time = clock.to_emulated(now)
-                states = self._take_mail(mail, run_time)
+                # Before the mail: the core goes by places of ends that more would move.
                 if rings is not None:
                     self._take_left(rings, now, run_time)
+                states = self._take_mail(mail, run_time)
                 kill_time = kills.due.time
                 if run_time >= kill_time:
+                    self._keep(states)
                     await self._kill(clock, awake)
 
                 # Reports of one instant come one after the other: what is not safe
@@ -364,8 +366,7 @@ class Coordinator:
                 driver.settle(due, min(run_time + ahead, kill_time))
                 if rings is not None:
                     rings.go_on(now, is_watched=driver.is_watched)
-                for name, state in states:  # nothing waits for them
-                    self._cuts.add(name, state)
+                self._keep(states)  # nothing waits for them
                 if now - last_look >= _LOOK:
                     last_look = now
                     self._look(clock, awake)
@@ -411,7 +412,7 @@ class Coordinator:
     def _wake_time(self, clock: RunClock, last_look: float) -> float:
         """Return the wall time until which there is nothing to do but to wait.
 
-        Where processes speak by rings the core wakes for what is due; see there.
+        Where processes speak by rings the core wakes for what is due (ring_turns.c).
         """
         now = this_host.monotonic()
         wake = math.inf
@@ -442,6 +443,10 @@ class Coordinator:
                 if isinstance(message, StatePart):
                     self._cuts.add(name, message)
             self._look(clock, awake)
+
+    def _keep(self, states: Sequence[tuple[str, StatePart]]) -> None:
+        for name, state in states:
+            self._cuts.add(name, state)
 
     def _look(self, clock: RunClock, awake: PauseAwareClock) -> None:
         """Raise what has gone wrong where cuts are kept, and what is overdue."""

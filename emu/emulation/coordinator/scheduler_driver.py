@@ -202,7 +202,8 @@ class SchedulerDriver:
         if left == lib.INSTANTS_LEFT:
             self._send_all(outcome)
         else:
-            self._pass_orders()
+            if left == lib.ORDERS_LEFT:
+                self._pass_orders()
             self._note_moments()
         self._notify()
 

@@ -75,10 +75,12 @@ def short_slice() -> Iterator[None]:
 def _set_slice(nanoseconds: int) -> int | None:
     """Set the slice of the calling thread; return the status, None: it cannot be set.
 
-    0 is that of the system.
+    0 is that of the system. A thread that was given another policy keeps it.
     """
     number = _SCHED_SETATTR.get(platform.machine())
     if sys.platform != "linux" or number is None:
+        return None
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
         return None
     libc = ctypes.CDLL(None, use_errno=True)
     attributes = ctypes.c_char_p(_scheduling_attributes(nanoseconds))

@@ -15,6 +15,8 @@
 
 /* Processes that one call may find awake; the number of the alarm among theirs. */
 enum { AWAKE = 64, ALARM = -1 };
+/* Seconds for which the alarm is set at most. */
+enum { LONGEST = 3600 };
 
 static double run_time(const RingTurns *t, double wall) { return (wall - t->start) / t->scale; }
 
@@ -183,12 +185,13 @@ static int64_t settle(RingTurns *t, double now)
     t->outcome = settle_due(turn, run_time(t, now - t->reported), ahead);
     if (t->outcome != DONE || !has_room(turn))
         return INSTANTS_LEFT;
-    if (turn->passage->count > 0 && !draw_consequences(turn))
+    if (turn->passage->count == 0)
+        return NOTHING_LEFT;
+    if (!draw_consequences(turn))
         return INSTANTS_LEFT;
-    if (turn->passage->count > 0 && !pass_orders(t))
+    if (!pass_orders(t))
         return ORDERS_LEFT;
-    bool has_news = turn->passage->count > 0 || turn->desk->ended > 0;
-    return t->is_watched && has_news ? ENDS_LEFT : NOTHING_LEFT;
+    return t->is_watched ? ENDS_LEFT : NOTHING_LEFT;
 }
 
 /* Have the alarm ring when something is due: a little before, if it can be settled then. */
@@ -200,6 +203,8 @@ void set_turn_alarm(RingTurns *t, double now)
         next = smaller(next, desk->time[0]);
     double wall = t->start + next * t->scale, early = wall - t->ahead / 2;
     double due = early > now ? early : wall + t->reported;
+    if (isfinite(due)) /* a timer counts nanoseconds: it has no room for any time */
+        due = smaller(due, now + LONGEST);
     if (due == t->due)
         return;
     t->due = due;

@@ -366,6 +366,48 @@ def test_a_ring_with_counters_that_cannot_be_is_heard_no_more() -> None:
     perform(play())
 
 
+def test_what_is_left_is_not_looked_at_again_and_again() -> None:
+    """Whatever else comes meanwhile is taken once there is nothing left."""
+    problem, realization, ends = tasks_of_example()
+
+    async def play() -> None:
+        async with staged(problem, realization) as stage:
+            stage.turns.core.leaves_turns = True
+            await stage.report(ends[0])
+            assert stage.turns.left == lib.TURN_LEFT
+            watching = [stage.turns._is_watching]
+            await stage.report(ends[1])
+            watching.append(stage.turns._is_watching)
+            assert watching == [True, False]
+            assert stage.online.turn.desk.waiting == 1
+
+            stage.turns.go_on(this_host.monotonic(), is_watched=False)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert stage.online.turn.desk.waiting == 2
+
+    perform(play())
+
+
+@pytest.mark.parametrize("scale", [1e9, 1e300])
+def test_an_alarm_for_a_time_beyond_its_count_rings_in_an_hour(scale: float) -> None:
+    problem, realization, ends = tasks_of_example()
+
+    async def play() -> None:
+        async with staged(problem, realization) as stage:
+            await stage.report(*ends)
+            assert 0.0 < stage.online.next_end < math.inf
+            core = stage.turns.core
+            core.reported = 0.0
+            core.ahead = 0.0
+            core.scale = scale
+            now = this_host.monotonic()
+            stage.turns.go_on(now, is_watched=False)
+            assert core.due == now + 3600.0
+
+    perform(play())
+
+
 def test_an_alarm_wakes_for_what_is_due() -> None:
     """A fluid ends although nobody says anything, by the alarm alone."""
     problem, realization, ends = tasks_of_example()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import struct
 import sys
@@ -45,6 +46,18 @@ def test_a_coordinator_has_short_turns_during_its_run_alone() -> None:
         pytest.skip("this kernel does not take slices")
     assert during == SLICE_NS
     assert after == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="policies of threads are Linux's")
+def test_a_thread_keeps_the_policy_that_it_was_given() -> None:
+    def policy() -> int:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        with short_slice():
+            pass
+        return os.sched_getscheduler(0)
+
+    with ThreadPoolExecutor(1) as loop:
+        assert loop.submit(policy).result() == os.SCHED_BATCH
 
 
 @needs_slices

@@ -1,0 +1,58 @@
+"""What members of a run say together, and what they may not say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator.membership import Membership
+from emu.emulation.coordinator.peers import Process, Severity
+from emu.emulation.network.rings import SMALLEST, create_rings, join_rings
+from emu.errors import NodeLost, NodeMisbehaved
+
+
+def membership_of(folder: Path) -> Membership:
+    """Return the members of a run that nobody has joined."""
+    deadlines = SimpleNamespace(doing=lambda _: "", story=lambda: "")
+    return Membership(RunSettings(), folder / "log", cast("Any", deadlines))
+
+
+async def test_who_is_woken_for_something_else_waits_for_the_cause(
+    tmp_path: Path,
+) -> None:
+    """A connection ends, the core takes a turn, and the agent says who was killed."""
+    membership = membership_of(tmp_path)
+    loop = asyncio.get_running_loop()
+    membership._report(Severity.GONE, NodeLost("it is gone"))
+    loop.call_later(0.01, membership.wake)
+    killed = NodeLost("it was killed")
+    loop.call_later(0.03, membership._report, Severity.KILLED, killed)
+    with pytest.raises(NodeLost, match="it was killed"):
+        await membership.events(math.inf)
+    membership._mail.close()
+
+
+def test_ends_of_no_run_are_refused_before_the_next(tmp_path: Path) -> None:
+    membership = membership_of(tmp_path)
+    far, numbers = create_rings(SMALLEST)
+    with contextlib.closing(far):
+        near = join_rings(os.getpid(), numbers)
+        with contextlib.closing(near):
+            sent: list[object] = []
+            connection = cast("Any", SimpleNamespace(send=sent.append))
+            process = Process("w0", 1, "w0", connection, near)
+            membership.processes["w0"] = process
+            membership.begin(1.0)
+            assert len(sent) == 1
+
+            far.write(b"an end of a run that is over")
+            with pytest.raises(NodeMisbehaved, match="process w0 reported ends"):
+                membership.begin(2.0)
