@@ -215,10 +215,10 @@ FAULTS: dict[str, RunFault] = {
     ),
     "parameters of the step before": RunFault(
         _PARAMETERS,
-        "return {version_name(iteration): self._parameters.copy()}",
+        "return {name: self._parameters.copy()}",
         "held = getattr(self, '_held', self._parameters.copy())\n        "
         "self._held = self._parameters.copy()\n        "
-        "return {version_name(iteration): held}",
+        "return {name: held}",
         scenario="learning",
     ),
     "labels of other seeds": RunFault(
