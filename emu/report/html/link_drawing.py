@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def _join_ends(cluster: Cluster) -> tuple[list[int], dict[int, set[int]]]:
-    """Return the root of every end of a link, and which machines' routes begin or end there.
+    """Return roots of ends of links, and which machines' routes begin or end there.
 
     Ends that touch have one root.
     """
