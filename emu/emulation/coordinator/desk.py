@@ -121,7 +121,7 @@ class Desk(Record):
         )
 
     def written_orders(self) -> list[tuple[str, bytes]]:
-        """Return orders that the core has written and not passed on, by who gets them."""
+        """Return orders that the core has written and not sent, by their receivers."""
         core = self.core
         starts = core.order_start
         orders = []
