@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from emu.emulation.coordinator.membership import Membership, ignore
 from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.network.clock import RunClock
+from emu.emulation.network.rings import Rings
 from emu.errors import NodeMisbehaved, RunError
 from emu.prediction.core import ffi, lib, pointer
 
@@ -67,13 +68,7 @@ class RingTurns:
         """What the last turn has left, of the enumeration in core.h."""
 
         rings = membership.rings
-        self._leads = ffi.new("RingLead[]", len(names))
-        for number, name in enumerate(names):
-            if name in rings:
-                lead = self._leads[number]
-                lead.reads = rings[name].reads
-                lead.writes = rings[name].writes
-                lead.woken = rings[name].woken
+        self._leads = _leads_of(names, rings)
         largest = max(side.size for side in rings.values())
         self._notes = np.empty(largest, np.uint8)
         fields = {
@@ -169,3 +164,15 @@ class RingTurns:
         self.left = lib.take_ring_turn(self.core)
         if self.left or self._turn.finished:
             self._membership.wake()
+
+
+def _leads_of(names: Sequence[str], rings: Mapping[str, Rings]) -> Any:
+    """Return a `RingLead` of the core per name, without rings where it has none."""
+    leads = ffi.new("RingLead[]", len(names))
+    for lead, name in zip(leads, names, strict=True):
+        side = rings.get(name)
+        if side is not None:
+            lead.reads = side.reads
+            lead.writes = side.writes
+            lead.woken = side.woken
+    return leads
