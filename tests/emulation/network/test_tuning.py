@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
+import socket
 import struct
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from emu.emulation.network.tuning import SLICE_NS, short_slice, tune_process
+from emu.emulation.network.tuning import (
+    SEGMENT,
+    SLICE_NS,
+    short_slice,
+    tune_process,
+    tune_socket,
+)
+from emu.emulation.shaping import Pace
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 _LAYOUT = struct.Struct("=IIQiIQQQ")  # struct sched_attr; the slice is the runtime
@@ -30,6 +39,18 @@ needs_slices = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in _SCHED_GETATTR,
     reason="sched_getattr is not known here",
 )
+
+
+def test_several_segments_find_room_in_a_window_on_loopback() -> None:
+    """And all that a sender sends at once in one of them."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        sender = stack.enter_context(socket.socket())
+        tune_socket(sender)
+        sender.connect(server.getsockname())
+        length = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+    assert SEGMENT // 2 < length <= SEGMENT
+    assert length > Pace().lead_bytes
 
 
 @needs_slices
