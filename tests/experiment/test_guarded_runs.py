@@ -93,6 +93,12 @@ class PlantedCore:
         return getattr(lib, name)
 
 
+def plant(monkeypatch: pytest.MonkeyPatch, publish: Callable[[Any], bool]) -> None:
+    """Have runs publish so, by the coordinator: turns of the core leave it to that."""
+    monkeypatch.setattr(scheduler_driver, "lib", PlantedCore(publish))
+    monkeypatch.setattr(scheduler_driver.SchedulerDriver, "settles_alone", True)
+
+
 def test_a_board_of_3_percent_less_on_one_edge_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +115,7 @@ def test_a_board_of_3_percent_less_on_one_edge_is_named(
             news.rate[row] = rate
         return bool(has_room)
 
-    monkeypatch.setattr(scheduler_driver, "lib", PlantedCore(lessen))
+    plant(monkeypatch, lessen)
     verdict = _result(tmp_path)["verdict"]
 
     (said,) = [one["sentence"] for one in verdict["guards"] if one["guard"] == "rates"]
@@ -140,7 +146,7 @@ def test_a_rate_that_never_came_to_a_board_is_named(
         boards.count = 1
         return bool(has_room)
 
-    monkeypatch.setattr(scheduler_driver, "lib", PlantedCore(lose))
+    plant(monkeypatch, lose)
     verdict = _result(tmp_path)["verdict"]
 
     assert lost == [edge]
