@@ -222,7 +222,7 @@ class Progress(Observer):
     @property
     @override
     def watches(self) -> bool:
-        # Where a death ends the job nobody asks what it has lost.
+        # Where a death ends the job, what it has lost is not needed.
         goes_on = self._experiment.scenario.restarts > 0
         has_states = bool(self._of_cuts or self._copies)
         return goes_on and has_states

@@ -136,7 +136,7 @@ def _nic_facts(nics: Result | None) -> Iterator[Fact]:
             deviation = share - 1
             row = (abs(deviation), deviation, f"{machine} {direction}")
             deviations.append(row)
-    # The largest either way, which is then told with its sign.
+    # The largest by its amount; it is shown with its sign.
     _, largest, place = max(deviations)
 
     took = format_duration(nics["seconds"], 2)

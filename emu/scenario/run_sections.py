@@ -287,15 +287,15 @@ class EmulationSection(Section):
     @property
     def stated_time_scale(self) -> float:
         """The time scale, 1 unless one is chosen."""
-        return _stated(self.time_scale)
+        return _number_of(self.time_scale)
 
     @property
     def stated_byte_scale(self) -> float:
         """The byte scale, 1 unless one is chosen."""
-        return _stated(self.byte_scale)
+        return _number_of(self.byte_scale)
 
 
-def _stated(scale: float | str) -> float:
+def _number_of(scale: float | str) -> float:
     if scale == AUTO:
         return 1.0
     return float(scale)

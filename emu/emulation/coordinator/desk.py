@@ -74,12 +74,12 @@ class Desk(Record):
         self.core.leads = len(self.names)
 
     def take(self, speaker: str, notes: bytes, now: float) -> list[TaskEnded]:
-        """Note ends that were reported by ``now``, run time; return as `reported`."""
+        """Note ends reported by ``now``, run time; return those of `list_reported`."""
         number = self._numbers.get(speaker, -2)
         fault: int = lib.take_ends(self.core, number, notes, len(notes), now)
-        return self.reported(speaker, notes, fault)
+        return self.list_reported(speaker, notes, fault)
 
-    def reported(self, speaker: str, notes: bytes, fault: int) -> list[TaskEnded]:
+    def list_reported(self, speaker: str, notes: bytes, fault: int) -> list[TaskEnded]:
         """Return the ends with figures among those that the core has taken last.
 
         Raises MalformedFrame when the notes are none, NodeMisbehaved when one cannot be

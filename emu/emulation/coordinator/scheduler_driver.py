@@ -102,7 +102,7 @@ class SchedulerDriver:
 
     @property
     def is_watched(self) -> bool:
-        """True where somebody is to see what has settled."""
+        """True where an observer, or the record of figures, needs what has settled."""
         watches = self._outlet.watches
         has_reports = self._recorder.has_reports
         return watches or has_reports
@@ -156,7 +156,7 @@ class SchedulerDriver:
 
         ``fault``: what it found wrong with them. Raises as `report`.
         """
-        for end in self._desk.reported(speaker, notes, fault):
+        for end in self._desk.list_reported(speaker, notes, fault):
             self._recorder.take_report(end)
 
     def settle(self, until: float, ahead: float = -math.inf) -> None:

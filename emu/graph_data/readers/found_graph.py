@@ -290,7 +290,7 @@ def graph_of_arrays(
     """
     asked_arrays = AskedArrays(arrays, others)
     edges = find_edges(asked_arrays, origin)
-    vertices = _stated_vertices(asked_arrays, edges.vertices, origin)
+    vertices = _read_stated_vertices(asked_arrays, edges.vertices, origin)
     notes = []
     if len(edges.sources):
         notes.append(f"edges from {edges.array}")
@@ -333,7 +333,7 @@ def graph_of_arrays(
     )
 
 
-def _stated_vertices(
+def _read_stated_vertices(
     arrays: Arrays,
     vertices: int | None,
     origin: str,

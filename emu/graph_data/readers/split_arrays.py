@@ -323,8 +323,8 @@ def _members(
     origin: str,
 ) -> Ints:
     """Return the vertices of a part, sorted."""
-    nobody = np.empty(0, np.int64)
-    ids = splits.get(part, nobody)
+    no_ids = np.empty(0, np.int64)
+    ids = splits.get(part, no_ids)
     if ids.dtype == bool:
         if ids.shape != (vertices,):
             problem = f"the {part} mask has {len(ids)} entries for {vertices} vertices"

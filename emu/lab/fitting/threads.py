@@ -67,7 +67,7 @@ def follow_threads(found: FittedSteps, traffic: Traffic) -> FittedSteps:
             pauses = [threads.pause(call, begins) for call in calls]
             sent_earlier = _sent_earlier(pauses, begins)
             earlier = sends.behind(sent_earlier, number)
-            receipts = _received(pauses, number, steps)
+            receipts = _find_receipts(pauses, number, steps)
             causes = _join(causes, earlier, receipts)
 
             part = None
@@ -243,7 +243,7 @@ def _sent_earlier(pauses: _Pauses, begins: _Begins) -> list[Cause]:
     return [cause for cause, count in usual if count >= least]
 
 
-def _received(
+def _find_receipts(
     pauses: _Pauses,
     number: int,
     steps: _Steps,

@@ -177,7 +177,7 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
         DelayCause.LOOP_LAG: lag,
     }
 
-    # Each takes of what those before it have left; the rest nobody explains.
+    # Each cause takes of what those before it have left; the rest has none.
     delays = dict[DelayCause, float]()
     rest = send_delay
     for cause, seconds in causes.items():

@@ -298,7 +298,7 @@ class _MoveOrder:
         """Return which link is relieved most, for what it can carry, and of what."""
         loads = self._loads(old)
         loads_after = self._loads(new)
-        port = self._relieved_port(loads, loads_after)
+        port = self._find_relieved_port(loads, loads_after)
         if port is None:
             return ""
 
@@ -321,7 +321,7 @@ class _MoveOrder:
             return ""
         return f"{link.name} {link.verb}s {100 * share:.0f} % less of the {content}"
 
-    def _relieved_port(self, loads: _Loads, loads_after: _Loads) -> int | None:
+    def _find_relieved_port(self, loads: _Loads, loads_after: _Loads) -> int | None:
         """Return the port that is spared most of what it can carry; None for none."""
         # What every link can carry in the time of the run; capacities may change.
         steps = self._base.problem.links.steps

@@ -1,4 +1,4 @@
-"""What members of a run say together, and what they may not say."""
+"""Reports of members of a run: which is the cause, and which are refused."""
 
 from __future__ import annotations
 
