@@ -140,7 +140,10 @@ def main() -> int:
             print(*(f"{file}: {name}" for file, name in bad), sep="\n")
         share = 100 * len(bad) / len(rows)
         worst = max(worst, share)
-        print(f"{kind}: {len(bad)} of {len(rows)} are participles, {share:.1f} %")
+        verdict = f", at most {LIMIT:.1f} (--list)" if share > LIMIT else ""
+        print(
+            f"{kind}: {len(bad)} of {len(rows)} are participles, {share:.2f} %{verdict}"
+        )
     worse = reading.find_worse()
     print(*worse, f"{len(worse)} files cost their reader more than noted", sep="\n")
     return int(worst > LIMIT or bool(worse))

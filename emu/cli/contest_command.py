@@ -95,20 +95,20 @@ def contest(
             worst = format_ratio(max(loss, 0.0))
             say(f"{tried:,} of {effort.tries:,} instances, worst {worst}")
 
-        found = find_worst(*sides, start, effort, watch)
-        if found is not None and confirm:
-            found = _confirm(found, plan, say)
+        result = find_worst(*sides, start, effort, watch)
+        if result is not None and confirm:
+            result = _confirm(result, plan, say)
 
-    if found is None:
+    if result is None:
         _say_none(sides, effort, json_target)
         return
-    if found.loser.kind is Kind.SYSTEMS:
+    if result.loser.kind is Kind.SYSTEMS:
         # A table of systems makes its rows of one file.
-        worst_case = found.instance.scenario()
+        worst_case = result.instance.scenario()
     else:
-        worst_case = found.bout.loser.scenario
+        worst_case = result.bout.loser.scenario
     write_scenario(file, worst_case)
-    _show(found, file, json_target)
+    _show(result, file, json_target)
 
 
 def _start(

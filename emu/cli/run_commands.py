@@ -159,8 +159,8 @@ def run(
     programs = tuple(allow or ())
     carriers = Hosts(agents, hosts, ray, any_version=any_version, patience=patience)
     listen_at = address(listen, "--listen", port=0) if listen else None
-    stated = {"--resume": resume, "--witness": witness, "--dashboard": dashboard}
-    plan = read_plan(repeat, within, {**stated, "--dry-run": dry_run})
+    options = {"--resume": resume, "--witness": witness, "--dashboard": dashboard}
+    plan = read_plan(repeat, within, {**options, "--dry-run": dry_run})
     # Before anything starts: the witness follows a run that may take hours.
     check = check_witness(witness, dry=dry_run, stated=(sharing, congestion_control))
     loader = _choose_loader(file, overrides or [], resume)

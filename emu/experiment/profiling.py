@@ -96,8 +96,8 @@ def profile_from_trace(
     kinds = dict.fromkeys(task.kind for task in tasks)
     unknown = sorted(ranges.keys() - kinds.keys())
     if unknown:
-        known = ", ".join(kinds)
-        problem = f"no task of kind {unknown[0]!r}, known: {known}"
+        names = ", ".join(kinds)
+        problem = f"no task of kind {unknown[0]!r}, known: {names}"
         raise ScenarioError(problem, file="--range")
 
     occurrences = _occurrences(trace)
@@ -203,10 +203,10 @@ def _without(found: Occurrences, name: str) -> str:
     for found_name, seconds in [*found.items()][:_TOLD]:
         shown_name = printable(found_name, 40)
         ranges.append(f"{shown_name} ({len(seconds)})")
-    known = ", ".join(ranges) or "none"
+    names = ", ".join(ranges) or "none"
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
-        f"once per kind; there are: {known}"
+        f"once per kind; there are: {names}"
     )
 
 

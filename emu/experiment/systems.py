@@ -69,8 +69,8 @@ class Target:
         split = words.get("split", "valid")
         unknown = words.keys() - {"accuracy", "split"}
         if unknown or split not in splits:
-            known = "|".join(splits)
-            problem = f"write accuracy=0.88, and split={known} after a comma"
+            names = "|".join(splits)
+            problem = f"write accuracy=0.88, and split={names} after a comma"
             raise ScenarioError(problem, file=option)
 
         try:
@@ -135,8 +135,8 @@ def variant_named(name: str) -> Variant:
     if name in rows or name in plain:
         return rows.get(name, Variant(name))
     systems_alone = sorted({*plain} - rows.keys())
-    known = ", ".join([*rows, *systems_alone])
-    problem = f"{name!r} is not among the systems that can be compared: all, {known}"
+    names = ", ".join([*rows, *systems_alone])
+    problem = f"{name!r} is not among the systems that can be compared: all, {names}"
     raise ScenarioError(problem)
 
 

@@ -91,8 +91,8 @@ _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `whole_file` names them
 
 def cache_home() -> Path:
     """Return emu's folder in the user's cache directory (XDG)."""
-    stated = os.environ.get("XDG_CACHE_HOME")
-    home = Path(stated) if stated else Path.home() / ".cache"
+    folder = os.environ.get("XDG_CACHE_HOME")
+    home = Path(folder) if folder else Path.home() / ".cache"
     return home / "emu"
 
 

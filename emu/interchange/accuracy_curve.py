@@ -39,8 +39,8 @@ def read_curve(path: Path) -> AccuracyCurve:
     """
     header, rows = read_headed_table(path)
     if len(header) != 2 or header[0] not in _UNITS or header[1] != "accuracy":
-        found = ",".join(header)
-        problem = f"begins with {found!r}, write step,accuracy or epoch,accuracy"
+        columns = ",".join(header)
+        problem = f"begins with {columns!r}, write step,accuracy or epoch,accuracy"
         raise DataError(problem, path=path)
 
     unit = header[0]

@@ -81,8 +81,8 @@ def _dimension(
 ) -> _Dimension:
     if not isinstance(shape, str) or shape not in _SHAPES:
         text = reprlib.repr(shape)
-        known = ", ".join(_SHAPES)
-        raise ValueError(f"topology has {text:.40}, write {known}")
+        shapes = ", ".join(_SHAPES)
+        raise ValueError(f"topology has {text:.40}, write {shapes}")
 
     # `Reading` says which of the numbers is wrong, and of what.
     stated = {

@@ -147,8 +147,8 @@ class _Matrix:
             back = self.rows[destination][source]
             ends = f"{source} to {destination}"
             if word not in _WAYS and not _LANES.fullmatch(word):
-                known = ", ".join(_WAYS)
-                raise DataError(f"{ends} is {word!r}: NV1, ..., {known}", path=origin)
+                codes = ", ".join(_WAYS)
+                raise DataError(f"{ends} is {word!r}: NV1, ..., {codes}", path=origin)
             # The command prints a symmetric matrix: another one was edited, or cut.
             if back != word:
                 raise DataError(f"{ends} is {word}, and back {back}", path=origin)
@@ -159,8 +159,8 @@ class _Matrix:
         for nic in self.nics:
             word = self.rows[gpu].get(nic, "")
             if word not in _WAYS:
-                known = ", ".join(_WAYS)
-                raise ValueError(f"{gpu} to {nic} is {word!r}: {known}")
+                codes = ", ".join(_WAYS)
+                raise ValueError(f"{gpu} to {nic} is {word!r}: {codes}")
             distances[nic] = _WAYS.index(word)
         return min(self.nics, key=distances.__getitem__)
 
@@ -351,8 +351,8 @@ def _note(
     pcie = gpu.pcie / 1e9
     line += f": an NVLink has {nvlink:g} GB/s each way, PCIe {pcie:g} GB/s"
     if not model:
-        known = ", ".join(GPUS)
-        line += f"; write its name ({known}) above the matrix"
+        names = ", ".join(GPUS)
+        line += f"; write its name ({names}) above the matrix"
     topology.notes.append(line)
 
     for line in matrix.beside:

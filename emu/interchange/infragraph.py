@@ -242,9 +242,9 @@ class _Builder:
         counts = Counter(self._kinds.values())
         kinds = [kind for kind in _MACHINES if counts[kind] > 1]
         if not kinds:
-            known = ", ".join(_MACHINES)
+            names = ", ".join(_MACHINES)
             raise self._topology.error(
-                f"has no two components of one type of {known}: nothing computes"
+                f"has no two components of one type of {names}: nothing computes"
             )
         machine_kind = kinds[0]
         for place, kind in self._kinds.items():

@@ -157,15 +157,17 @@ def fit_run(
     if against is None:
         return job
 
-    held, other_lab = _read_run(against, force=force)
-    if problem := _mismatch(traffic, held, lab, other_lab):
+    run_before, other_lab = _read_run(against, force=force)
+    if problem := _mismatch(traffic, run_before, lab, other_lab):
         raise DataError(problem, path=str(against))
     try:
-        marks = _read_marks(against, mark, other_lab, held)
-        measured = iterations.fit_traffic(held, skip=skip, marks=marks, count=count)
+        marks = _read_marks(against, mark, other_lab, run_before)
+        measured = iterations.fit_traffic(
+            run_before, skip=skip, marks=marks, count=count
+        )
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(against)) from error
-    return _hold_against(job, held, measured.seconds)
+    return _hold_against(job, run_before, measured.seconds)
 
 
 def _hold_against(job: Fit, held: Traffic, measured: float) -> Fit:

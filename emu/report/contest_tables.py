@@ -72,8 +72,8 @@ def contest_lines(found: Contest[Any]) -> Iterator[str]:
         f"{_percent(found.steady_loss)} or more"
     )
     for words, loss in found.without.items():
-        left = "refused" if loss is None else format_ratio(loss)
-        yield f"with {words}: {left}"
+        share_left = "refused" if loss is None else format_ratio(loss)
+        yield f"with {words}: {share_left}"
     tries = f"{found.tries:,}"
     if found.refused:
         tries += f", {found.refused:,} of them refused"

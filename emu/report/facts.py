@@ -182,9 +182,9 @@ def _errors(
     source_of_times = result.get("times", "stated")
     times = f"times were {source_of_times}"
     predicted = "predicted before the run"
-    stated = recovery.get("foreseen_makespan")
-    if stated is not None:
-        length = format_duration(stated, digits)
+    foreseen = recovery.get("foreseen_makespan")
+    if foreseen is not None:
+        length = format_duration(foreseen, digits)
         predicted = f"with the deaths that came ({length} as foreseen)"
     for key, reference, note in (
         ("makespan_error", "predicted_makespan", f"{predicted}; {times}"),

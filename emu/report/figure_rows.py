@@ -80,8 +80,8 @@ def cost_row(cost: Row) -> tuple[str, str]:
             parts.append(f"{name} {price}")
 
     if "lost" in cost:
-        lost = format_money(cost["lost"])
-        parts.append(f"{lost} of lambdas without an answer")
+        loss = format_money(cost["lost"])
+        parts.append(f"{loss} of lambdas without an answer")
     if cost["value"] is not None:
         parts.append(f"value {cost['value']:.4g} / (s $)")
     total = format_money(cost["total"])

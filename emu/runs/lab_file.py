@@ -188,7 +188,7 @@ def holder_of(run: Path, machine: str) -> int:
     holders: dict[str, int] = read_json(path)
     check_shape(holders, dict[str, int], path)
     if machine not in holders:
-        known = ", ".join(holders)
-        problem = f"{machine} is no machine of this lab; there are {known}"
+        names = ", ".join(holders)
+        problem = f"{machine} is no machine of this lab; there are {names}"
         raise DataError(problem, path=run)
     return holders[machine]

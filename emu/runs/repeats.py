@@ -250,11 +250,11 @@ def spread_of_iterations(
         Length of every iteration of a run, and of its simulation.
     """
     count = min(len(seconds), len(simulated))
-    expected = simulated[:count]
-    length = float(expected.sum())
+    simulated_iterations = simulated[:count]
+    length = float(simulated_iterations.sum())
     if count < 3 or not length:
         return None
-    late = seconds[:count] - expected
+    late = seconds[:count] - simulated_iterations
     deviation = float(np.std(late, ddof=1))
     # Two runs part by sqrt(2) times what one parts from its mean.
     of_both = math.sqrt(2.0 * count)

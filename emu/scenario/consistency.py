@@ -224,10 +224,13 @@ def _training_scales(scenario: Scenario) -> Problems:
         yield trail, f"{problem}(job.dataset.drawn: true)"
         return
 
-    found = list(scales)
+    scales_found = list(scales)
     is_repeated = len(set(scales)) < len(scales)
     if is_repeated or len(scales) < _LEAST_SCALES:
-        yield trail, f"found {found}, write {_LEAST_SCALES} different ones or more"
+        yield (
+            trail,
+            f"found {scales_found}, write {_LEAST_SCALES} different ones or more",
+        )
     largest = max(scales)
     if largest >= dataset.scale:
         problem = f"found {largest:g}, write less than the scale of the file"
@@ -419,8 +422,8 @@ def _resources(scenario: Scenario) -> Problems:
         # A known word may be demanded where no machine limits it: then it is unlimited.
         for resource in resources.further():
             if resource not in offers:
-                known = offers.union(Resources.model_fields)
-                suggestion = nearest(resource, sorted(known))
+                names = offers.union(Resources.model_fields)
+                suggestion = nearest(resource, sorted(names))
                 problem = f"no machine has {resource!r}, {suggestion}"
                 yield (*trail, resource), problem
 

@@ -348,10 +348,10 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
         foreign = system.section().foreign
         if key in foreign:
             return f"system {system.name} has no {key}, {foreign[key]}"
-    known = list_keys(tuple(above))
-    if not known and above[-1:] == ["times"]:
+    keys = list_keys(tuple(above))
+    if not keys and above[-1:] == ["times"]:
         return f"unknown key {key!r}: times follow from job.rates, write these instead"
-    return f"unknown key {key!r}, {nearest(key, known)}"
+    return f"unknown key {key!r}, {nearest(key, keys)}"
 
 
 def _missing_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
@@ -380,13 +380,13 @@ def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     # pydantic writes 'a', 'b' or 'c'.
-    expected = context["expected"].replace("'", "")
-    names = expected.replace(" or ", ", ").split(", ")
-    found = error["input"]
+    words = context["expected"].replace("'", "")
+    names = words.replace(" or ", ", ").split(", ")
+    word = error["input"]
     # A hint at the nearest of one word would be a question without need.
     if len(names) == 1:
-        return f"found {show(found)}, write {names[0]}"
-    return f"found {show(found)}, {nearest(str(found), names)}"
+        return f"found {show(word)}, write {names[0]}"
+    return f"found {show(word)}, {nearest(str(word), names)}"
 
 
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {

@@ -99,10 +99,10 @@ def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | 
     if match is None:
         return None
 
-    stated, attribute = match.groups()
-    if stated.endswith(".py"):
-        return folder / Path(stated).expanduser()
-    module_path = stated.replace(".", "/")
+    source, attribute = match.groups()
+    if source.endswith(".py"):
+        return folder / Path(source).expanduser()
+    module_path = source.replace(".", "/")
     file = folder / f"{module_path}.py"
     is_known = file.is_file() or f"{file}:{attribute}" in noted
     return file if is_known else None

@@ -581,6 +581,6 @@ class Scenario(sections.FileSection):
                 del content[key]
         # Jobs bring their machines along again where this is read.
         if self._stated_cluster is not None:
-            stated = self.stated_cluster
-            content["cluster"] = stated.model_dump(mode="json", exclude_none=True)
+            cluster = self.stated_cluster
+            content["cluster"] = cluster.model_dump(mode="json", exclude_none=True)
         return content

@@ -381,8 +381,8 @@ class _Simulation:
             instants.append(self._demotion)
         landings = self._landings().values()
         changes = [change.time for change in self._cluster.changes]
-        known = [*landings, *changes]
-        instants += [time for time in known if time > self._now]
+        times = [*landings, *changes]
+        instants += [time for time in times if time > self._now]
         if not instants:
             raise ValueError(f"after {self._now} s nothing would ever happen")
 

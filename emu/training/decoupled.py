@@ -123,11 +123,11 @@ class TensorPart:
             shape = (len(vertices), self._slices.width)
             return np.zeros(shape, self._dtype)
 
-        made = self._made[stage]
+        pieces = self._made[stage]
         if not STAGES[stage].gives_columns:
-            return made[vertices]
+            return pieces[vertices]
         first, last = self._slices.bounds(peer)
-        columns = made[:, first:last]
+        columns = pieces[:, first:last]
         return np.ascontiguousarray(columns)
 
     def run(self, stage: str, pieces: Mapping[int, Array]) -> None:

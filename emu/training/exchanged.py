@@ -448,8 +448,8 @@ class _Training:
             part = self._parts[sender]
             message = part.send(exchange, epoch, receiver)
             # A message may be of arrays that the next epoch overwrites.
-            kept = {name: array.copy() for name, array in message.items()}
-            self._messages[exchange, epoch, sender, receiver] = kept
+            arrays = {name: array.copy() for name, array in message.items()}
+            self._messages[exchange, epoch, sender, receiver] = arrays
 
     def _deliver(self, content: str, layer: int, epoch: int) -> None:
         """Have every part take in what it reads of a layer, as old as stated."""

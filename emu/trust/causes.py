@@ -166,17 +166,17 @@ def _list_flow_causes(
 
     waits_for_timer = counts.timeouts * counts.timer
     wall_seconds = np.maximum(counts.hole, waits_for_timer)
-    lost = wall_seconds / observed.time_scale
+    loss = wall_seconds / observed.time_scale
     # What is beyond a small buffer is thrown away, and sent again.
-    lost[_has_small_buffer(counts)] = 0.0
-    if lost.any():
+    loss[_has_small_buffer(counts)] = 0.0
+    if loss.any():
         number = int(counts.retransmitted.sum())
-        longest = format_duration(float(lost.max()))
+        longest = format_duration(float(loss.max()))
         text = (
             f"segments were lost: {number:,} were sent again, and what came behind "
             f"waited for up to {longest}"
         )
-        yield Cause(text, Change(waits=lost))
+        yield Cause(text, Change(waits=loss))
 
     yield from _list_window_causes(
         emulated,
@@ -368,11 +368,11 @@ def _list_task_causes(
         per_task = excess.mean(axis=1)
         task = int(np.argmax(np.abs(per_task)))
         name = job.tasks[task].name
-        found = _format_mean(emulated.work[task])
-        expected = _format_mean(simulation.work[task])
+        mean_work = _format_mean(emulated.work[task])
+        simulated_work = _format_mean(simulation.work[task])
         text = (
             f"tasks took other times than predicted, {name} most: "
-            f"{found} for {expected} on average"
+            f"{mean_work} for {simulated_work} on average"
         )
         yield Cause(text, Change(work=excess), is_symptom=True)
 

@@ -219,10 +219,10 @@ def _capacities_left(
     capacity: Capacities,
 ) -> Capacities:
     """Return the bytes per second that no flow has, of the ports of a coflow."""
-    left = {}
+    capacities = {}
     for port in ports_of(coflow):
-        left[port] = capacity_left(port, flows, capacity)
-    return left
+        capacities[port] = capacity_left(port, flows, capacity)
+    return capacities
 
 
 #: A weight below this, of 1 at first, is what rounding left.

@@ -66,8 +66,8 @@ def measure_delays(
     ``simulation``: what it is compared with; ``pauses``: emulated seconds in which
     bytes of (edge, iteration) waited to be read.
     """
-    expected = observed.expected_work(simulation)
-    work = np.maximum(emulated.work - expected, 0.0)
+    expected_work = observed.expected_work(simulation)
+    work = np.maximum(emulated.work - expected_work, 0.0)
     starts = np.zeros_like(work)
     if observed.began is not None:
         late = np.nan_to_num(observed.began - emulated.task_start)

@@ -172,9 +172,9 @@ def _round(
         if step < steps:
             segment = first + step
             next_segment = segment + ring.per_rank
-            taken = ring.length(next_segment)
+            length = ring.length(next_segment)
             given = ring.length(segment)
-            receive = yield from _post(Receive(behind, taken))
+            receive = yield from _post(Receive(behind, length))
             send = yield from _post(Send(before, given))
             receives.append(receive)
             sends.append(send)

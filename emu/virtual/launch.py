@@ -195,10 +195,10 @@ def _without_python(command: Sequence[str]) -> list[str]:
             words = words[1:]
     program = words[0] if words else ""
     if program != "-m" and not Path(program).is_file():
-        found = " ".join(command) or "nothing"
+        command_text = " ".join(command) or "nothing"
         raise ScenarioError(
-            f"found {found!r}, write torchrun with its arguments, python -m MODULE, or "
-            "a file in Python"
+            f"found {command_text!r}, write torchrun with its arguments, "
+            "python -m MODULE, or a file in Python"
         )
     return words
 

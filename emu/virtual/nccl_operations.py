@@ -173,14 +173,14 @@ class _Loop:
 def _loops_of_whole(ranks: int, size: int) -> list[_Loop]:
     """Return the loops over a tensor of which each rank sums a part."""
     loops = []
-    left = size
-    while left > 0:
-        part = -(-left // ranks)
+    rest = size
+    while rest > 0:
+        part = -(-rest // ranks)
         words = _whole_words(part)
         chunk = min(_CHUNK, words)
-        loop = _Loop(ranks, left, chunk)
+        loop = _Loop(ranks, rest, chunk)
         loops.append(loop)
-        left -= ranks * chunk
+        rest -= ranks * chunk
     return loops
 
 

@@ -123,9 +123,9 @@ def find_shared_cores(
     sections = [*file.cluster.by_name.values()]
     shares_core = []
     for machine in machine_of:
-        stated = sections[machine].cpu or 1.0
+        core_count = sections[machine].cpu or 1.0
         ranks = machine_of.count(machine)
-        cores_of_rank = int(stated / ranks)
+        cores_of_rank = int(core_count / ranks)
         has_one = max(threads, cores_of_rank) == 1
         shares_core.append(has_one)
     return shares_core
@@ -418,8 +418,8 @@ def _share_of_others(before: Any, records: Sequence[RankRecord]) -> float:
     cpu_of_ranks = sum(record.figures["cpu"] for record in records)
     emu = psutil.Process().cpu_times()
     cpu_of_emu = emu.user + emu.system + emu.children_user + emu.children_system
-    known = idle + (cpu_of_ranks + cpu_of_emu)
-    share = 1.0 - known / max(total, 1e-9)
+    explained = idle + (cpu_of_ranks + cpu_of_emu)
+    share = 1.0 - explained / max(total, 1e-9)
     return float(max(0.0, share))
 
 

@@ -72,8 +72,8 @@ def pack_end(end: Ended) -> bytes:
         end.cpu,
         end.late,
     )
-    sent = map(_SENT.pack, end.edges, end.volumes)
-    return b"".join([head, *sent, report])
+    records = map(_SENT.pack, end.edges, end.volumes)
+    return b"".join([head, *records, report])
 
 
 def pack_order(order: Order) -> bytes:
@@ -124,14 +124,14 @@ def unpack_orders(notes: bytes) -> Iterator[Order]:
 def _unpack_task(reader: _Reader) -> TaskEnded:
     _, task, iteration, count, size, _, *times = reader.take(_TASK)
     start, end, began, cpu, late = times
-    sent = reader.rows(_SENT, count)
+    records = reader.rows(_SENT, count)
     return TaskEnded(
         task=task,
         iteration=iteration,
         start=start,
         end=end,
-        edges=[edge for edge, _ in sent],
-        volumes=[volume for _, volume in sent],
+        edges=[edge for edge, _ in records],
+        volumes=[volume for _, volume in records],
         began=began,
         cpu=cpu,
         late=late,

@@ -115,15 +115,15 @@ def read_contestants(
         raise ScenarioError(problem, file=f"{first} {second}")
 
     kinds = [kind] if kind else [*Kind]
-    known = [kind for kind in kinds if {first, second} <= {*names_of[kind]}]
-    if not known:
+    shared_kinds = [kind for kind in kinds if {first, second} <= {*names_of[kind]}]
+    if not shared_kinds:
         raise _unknown(first, second, names_of, kinds)
-    if len(known) > 1:
-        words = " and ".join(known)
-        choices = " or ".join(known)
+    if len(shared_kinds) > 1:
+        words = " and ".join(shared_kinds)
+        choices = " or ".join(shared_kinds)
         problem = f"are {words}: write --of {choices}"
         raise ScenarioError(problem, file=f"{first} {second}")
-    (kind_of_both,) = known
+    (kind_of_both,) = shared_kinds
     return Contestant(kind_of_both, first), Contestant(kind_of_both, second)
 
 

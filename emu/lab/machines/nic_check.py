@@ -254,9 +254,9 @@ class NicTries:
             shares.setdefault(machine, {})[side] = share
             if self._is_off(direction):
                 carried = format_rate(share * direction.stated)
-                stated = format_rate(direction.stated)
+                stated_rate = format_rate(direction.stated)
                 sentences.append(
-                    f"{machine} {side} carries {carried} of {stated} on this host"
+                    f"{machine} {side} carries {carried} of {stated_rate} on this host"
                 )
 
         return NicCheck(

@@ -485,14 +485,14 @@ def _check(job: JobArrays) -> None:
     """
     sizes = _count_things(job)
     arrays = {**vars(job), **job.routes, **job.tuners}
-    for name, known in _RANGES.items():
+    for name, ranges in _RANGES.items():
         entries = arrays[name]
         is_left_out = name in _OPTIONAL and not entries.size
-        if known.rows and not is_left_out:
-            count = sizes[known.rows]
+        if ranges.rows and not is_left_out:
+            count = sizes[ranges.rows]
             if entries.shape != (count,):
                 raise ValueError(f"{name} must have {count} entries")
-        _check_range(name, entries, known.least, sizes[known.end])
+        _check_range(name, entries, ranges.least, sizes[ranges.end])
     # The last flow of an edge serves iteration sent - 1 + lag, which must be there.
     is_sent = job.sent > 0
     turn_counts = job.sent[is_sent] + job.lag[is_sent]

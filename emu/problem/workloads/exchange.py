@@ -133,8 +133,8 @@ def to_settings(exchanges: Iterable[Exchange]) -> list[dict[str, Any]]:
 
 def read_exchanges(settings: Mapping[str, Any]) -> tuple[Exchange, ...]:
     """Return the exchanges of ``Job.settings``; none of a system that states none."""
-    stated = settings.get("exchanges", ())
-    return tuple(Exchange(**fields) for fields in stated)
+    rows = settings.get("exchanges", ())
+    return tuple(Exchange(**fields) for fields in rows)
 
 
 def is_exact(settings: Mapping[str, Any]) -> bool:

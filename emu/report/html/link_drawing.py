@@ -231,9 +231,9 @@ def _node(node: Node, place: Floats, cluster: Cluster) -> str:
     """Return a junction as a small square, or a machine as a disc with its name."""
     x, y = place
     if node.is_junction:
-        left = x - 5
+        x_left = x - 5
         top = y - 5
-        corner = f'x="{left:.0f}" y="{top:.0f}"'
+        corner = f'x="{x_left:.0f}" y="{top:.0f}"'
         return f'<rect class="junction" {corner} width="10" height="10"/>'
     name = cluster.machines[node.number].name
     disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'

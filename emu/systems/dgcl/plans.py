@@ -156,9 +156,11 @@ def make_plan(
 def plan_anew(settings: JobSettings) -> list[GatherPlan]:
     """Return a plan by SPST of each layer that has its own; raise as `open_plans`."""
     topology = _topology_of(settings)
-    stated = {**settings["plan"], "kind": "spst"}
+    plan_settings = {**settings["plan"], "kind": "spst"}
     needs = needs_of_settings(settings)
-    return [make_plan(needs_of_layer, topology, stated) for needs_of_layer in needs]
+    return [
+        make_plan(needs_of_layer, topology, plan_settings) for needs_of_layer in needs
+    ]
 
 
 def open_plans(settings: JobSettings) -> tuple[GatherPlan, ...]:

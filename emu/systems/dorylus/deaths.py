@@ -205,8 +205,8 @@ def end_early(
 def _ends_of(job: Job, position: int) -> NDArray[np.str_]:
     """Return how a lambda's task ends in every epoch; without a word it answers."""
     settings = job.tasks[position].settings
-    stated = settings.get("ends", [ANSWERS])
-    ends = np.array(stated)
+    names = settings.get("ends", [ANSWERS])
+    ends = np.array(names)
     return np.resize(ends, job.iterations)
 
 

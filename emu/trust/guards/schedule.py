@@ -404,12 +404,12 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
         return
     job = schedule.problem.job
     name = task_name(job, first.row, first.iteration)
-    taken = work[first.row, first.iteration]
+    duration = work[first.row, first.iteration]
     stated = evidence.times[first.row, first.iteration]
     yield Finding(
         TIMES,
         first.time,
-        f"{name} took {taken:.6g} s of the {stated:.6g} s that are "
+        f"{name} took {duration:.6g} s of the {stated:.6g} s that are "
         f"stated (and {first.others} others)",
     )
 

@@ -46,8 +46,8 @@ def main() -> int:
         )
         seconds = []
         for elements, repeats in _SIZES:
-            found = measure(elements, repeats)
-            seconds.append(found)
+            figures = measure(elements, repeats)
+            seconds.append(figures)
         dist.barrier()
         if child == 0:
             os._exit(0)

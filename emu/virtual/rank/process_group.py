@@ -332,13 +332,13 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member several tensors of all."""
         content = join(inputs)
-        expected = content.numel()
+        input_count = content.numel()
         for number, row in enumerate(outputs):
-            found = sum(output.numel() for output in row)
-            if found != expected:
+            output_count = sum(output.numel() for output in row)
+            if output_count != input_count:
                 raise ValueError(
                     f"allgather: invalid tensor size at index {number} (expected "
-                    f"{expected} elements, got {found})"
+                    f"{input_count} elements, got {output_count})"
                 )
         rows = enumerate(outputs)
         return self._collect("allgather", content, rows, content)
@@ -548,10 +548,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         def take(result: Result) -> None:
             sender, place, size = result
             work.source = sender
-            expected = sum(tensor.nbytes for tensor in tensors)
-            if size != expected:
+            byte_count = sum(tensor.nbytes for tensor in tensors)
+            if size != byte_count:
                 raise RuntimeError(
-                    f"member {sender} sent {size} bytes with tag {tag}, {expected} "
+                    f"member {sender} sent {size} bytes with tag {tag}, {byte_count} "
                     "were expected"
                 )
             rank = self._ranks[sender]
