@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,7 +108,7 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     (
         "nl.json",
         '{"directed": false, "nodes": [{"id": 1}], "links": []}',
-        "a node-link graph of networkx (JSON)",
+        "a node-link graph (JSON)",
     ),
     (
         "part.json",
@@ -145,6 +148,7 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
         "a table of LDBC's social network",
     ),
     ("r.csv", ":START_ID,:END_ID,:TYPE\n1,2,KNOWS\n", "a table of relations for Neo4j"),
+    ("b.adj", "AdjacencyGraph\n3\n2\n0\n1\n2\n1\n2\n", "an adjacency graph of Ligra"),
     ("x.nt", "<http://a> <http://b> <http://c> .\n", "triples of RDF"),
     ("e.csv", "source,target\n1,2\n", "a table of edges"),
     ("tij.dat", "20 1 2\n20 1 3\n40 2 3\n", "a table of edges"),
@@ -164,6 +168,54 @@ def test_a_file_is_named(
     assert found["format"] == expected
     assert found["way"]
     assert describe(tmp_path / f"{name}.gz")["format"] == expected
+
+
+TRIANGLE = [("a", "b"), ("b", "c"), ("c", "a")]
+NODES = [{"id": name} for name in "abc"]
+EDGES = [{"source": source, "target": target} for source, target in TRIANGLE]
+ELEMENTS = {
+    "nodes": [{"data": node} for node in NODES],
+    "edges": [{"data": {"id": "e", **edge}} for edge in EDGES],
+}
+
+#: Name of the format, and a triangle in it: networkx writes ``links`` before 3.4, and
+#: ``edges`` since.
+TRIANGLES: list[tuple[str, str]] = [
+    ("a node-link graph (JSON)", json.dumps({"nodes": NODES, "links": EDGES})),
+    ("a node-link graph (JSON)", json.dumps({"edges": EDGES, "nodes": NODES})),
+    ("a graph of Cytoscape (JSON)", json.dumps({"data": {}, "elements": ELEMENTS})),
+    (
+        "a graph in the JSON Graph Format",
+        json.dumps({"graph": {"nodes": {name: {} for name in "abc"}, "edges": EDGES}}),
+    ),
+    ("an adjacency graph of Ligra", "AdjacencyGraph\n3\n3\n0\n1\n2\n1\n2\n0\n"),
+    (
+        "an adjacency graph of Ligra",
+        "WeightedAdjacencyGraph\n3\n3\n0\n2\n3\n1\n2\n2\n9\n8\n7\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), TRIANGLES)
+def test_a_conversion_keeps_all_edges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("g.json").write_text(content)
+    description = describe(Path("g.json"))
+
+    assert description["format"] == name
+    conversion, rest = description["way"].split(", then ")
+    assert rest == "emu import edges.txt"
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    subprocess.run(["sh", "-c", conversion], check=True)
+    lines = Path("edges.txt").read_text().splitlines()
+    pairs = [line.split("\t") for line in lines]
+    if name.endswith("Ligra"):
+        pairs = [["abc"[int(end)] for end in pair] for pair in pairs]
+    ends = {frozenset(pair) for pair in pairs}
+    assert len(pairs) == 3
+    assert ends == {frozenset(pair) for pair in TRIANGLE}
 
 
 def test_most_formats_have_a_sample() -> None:
