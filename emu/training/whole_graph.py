@@ -24,7 +24,6 @@ from emu.training.layers import (
     Tensor,
     as_tensor,
     linear,
-    sum_weighted,
 )
 
 Aggregate = Callable[[Tensor], Tensor]
@@ -79,6 +78,21 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
     return product
 
 
+def _sum_weighted(
+    aggregate: Aggregate,
+    hidden: Tensor,
+    weight: Tensor,
+) -> Tensor:
+    """Aggregate the shorter rows, of the inputs or of the outputs."""
+    outputs, inputs = weight.shape
+    # Sums and products may change places: aggregation costs edges times columns.
+    if outputs < inputs:
+        shorter_rows = linear(hidden, weight)
+        return aggregate(shorter_rows)
+    sums = aggregate(hidden)
+    return linear(sums, weight)
+
+
 def _sage(
     aggregate: Aggregate,
     local: int,
@@ -86,7 +100,7 @@ def _sage(
     neighbours: Tensor,
     *root: Tensor,
 ) -> Tensor:
-    sums = sum_weighted(aggregate, hidden, neighbours)
+    sums = _sum_weighted(aggregate, hidden, neighbours)
     # Local vertices stand first among a part's rows.
     local_rows = hidden[:local]
     return sums + linear(local_rows, *root)
@@ -99,7 +113,7 @@ def _gcn(
     weight: Tensor,
     bias: Tensor,
 ) -> Tensor:
-    sums = sum_weighted(aggregate, hidden, weight)
+    sums = _sum_weighted(aggregate, hidden, weight)
     return sums + bias
 
 
@@ -110,7 +124,7 @@ def _gin(
     *tensors: Tensor,
 ) -> Tensor:
     inner, inner_bias, *outer = tensors
-    sums = sum_weighted(aggregate, hidden, inner)
+    sums = _sum_weighted(aggregate, hidden, inner)
     activation = (sums + inner_bias).relu()
     return linear(activation, *outer)
 
