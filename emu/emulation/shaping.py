@@ -128,6 +128,12 @@ class EmulationSettings:
         if not self.catch_up >= 0:
             raise ValueError(f"catch_up is {self.catch_up}; it must not be negative")
 
+    def grouping(self, *, has_kills: bool) -> Processes:
+        """Return ``processes``, under ``auto`` a task each where some are killed."""
+        if has_kills and self.processes == "auto":
+            return "task"
+        return self.processes
+
     @property
     def limits_bursts(self) -> bool:
         """True where a sender may not catch up all that it has missed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -168,10 +168,10 @@ def count_host_processes(experiment: Experiment) -> int:
     problem = experiment.problem
     processes = problem.job.processes
     settings = experiment.scenario.emulation.settings
-    is_killed = bool(experiment.scenario.kills(problem))
-    is_alone = is_killed and settings.processes == "auto"  # a task is killed alone
+    has_kills = bool(experiment.scenario.kills(problem))
+    settings = replace(settings, processes=settings.grouping(has_kills=has_kills))
     are_many = are_many_for(len(processes), usable_cores())
-    if is_alone or not share_machine(settings, are_many=are_many):
+    if not share_machine(settings, are_many=are_many):
         return len(processes)
 
     machine_of = problem.placement.machine_of

@@ -204,8 +204,9 @@ def roomy_machines(
 ) -> tuple[str, ...]:
     """Return machines with room for a replica, at most ``workers``, in their order.
 
-    Of more, those on which a worker takes the least time, then with the fastest NIC.
-    One that states no gpu has none where others do.
+    Of more, those on which a worker takes the least time, then those whose NIC takes
+    most in: replicas receive features, which are more than what they send. One that
+    states no gpu has none where others do.
     """
     if cluster.has_gpus:
         needed = {"gpu": 1.0, **needed}

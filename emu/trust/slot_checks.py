@@ -5,6 +5,7 @@ A ``tolerance`` is the seconds by which a time may be off.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -78,19 +79,11 @@ def _overdrawn(
     times, counts = _counts_when_taken(schedule, pool, tolerance)
     if not times.size:
         return
-    changes, quotas = schedule.slots_of(pool)
-    # A change of quota within the tolerance may be before or after: the larger quota
-    # holds.
-    slack = allowance(times, tolerance)
-    first = np.searchsorted(changes, times - slack, side="right") - 1
-    last = np.searchsorted(changes, times + slack, side="right")
-    spans = zip(np.maximum(first, 0), last, strict=True)
-    slots = [int(quotas[low:high].max()) for low, high in spans]
-
+    slots = _most_slots(schedule, pool, times, tolerance)
     excess = counts - slots
     worst = int(excess.argmax())
-    quota = slots[worst]
-    over = int(counts[worst]) - quota
+    quota = int(slots[worst])
+    over = int(excess[worst])
     if over > 0:
         machine = schedule.problem.cluster.machines[pool.machine]
         name = f"{pool.name} of {machine.name}"
@@ -103,6 +96,26 @@ def _overdrawn(
             unit="slots",
             sentence=sentence,
         )
+
+
+def _most_slots(
+    schedule: Schedule,
+    pool: Pool,
+    times: Floats,
+    tolerance: float,
+) -> Ints:
+    """Return the largest quota that a pool may have had at each time."""
+    changes, quotas = schedule.slots_of(pool)
+    # A change of quota within the tolerance may be before or after.
+    slack = allowance(times, tolerance)
+    first = np.searchsorted(changes, times - slack, side="right") - 1
+    end = np.searchsorted(changes, times + slack, side="right")
+    # Before time 0, which the check of task times refuses, the first quota holds.
+    first = np.maximum(first, 0)
+    end = np.maximum(end, 1)
+    spans = zip(first, end, strict=True)
+    most = [quotas[low:high].max() for low, high in spans]
+    return np.array(most, dtype=np.int64)
 
 
 def _counts_when_taken(
@@ -118,7 +131,8 @@ def _counts_when_taken(
     frees = schedule.task_end[freers].ravel() - tolerance
     times = np.concatenate([starts, frees])
     changes = np.repeat([1, -1], [starts.size, frees.size])
-    took_place = ~np.isnan(times)
+    # What ends never is named as a task that did not run.
+    took_place = np.isfinite(times)
     times = times[took_place]
     changes = changes[took_place]
 
@@ -181,7 +195,10 @@ def _quota_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     for tuner, path, name in tuners:
         # A look in the instant of the end may be missing: rounding decides on it.
         last_look = schedule.length * (1 - ROUNDING) - tolerance
-        due = int(last_look / tuner.period)
+        # A run without an end, which the check of task times names, has no last look.
+        due = 0
+        if math.isfinite(last_look):
+            due = int(last_look / tuner.period)
         looks = len(path)
         if looks < due:
             yield Violation(

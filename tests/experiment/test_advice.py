@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment import advice as advice_module
 from emu.experiment import advice_search, learning_rates
 from emu.experiment.advice import Advice, _Levers, advise, find_target
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
@@ -188,6 +189,28 @@ def test_a_budget_is_kept_by_the_fastest_that_does(
     assert found.best.cost <= budget
     assert found.best.seconds <= min(fitting) * (1 + 1e-9)
     assert found.best.seconds >= advice.best.seconds * (1 - 1e-9)
+
+
+def test_what_changes_an_advice_is_a_crossover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two systems the other one is advised from the figure on that is named."""
+    rows = ["data_parallel", "dgtp"]
+    monkeypatch.setattr(advice_search, "list_variants", lambda _: rows)
+    levers = list_levers(scenario_of(), priced=False)
+    collecting = [lever for lever in levers if lever.name == "collecting"]
+    monkeypatch.setattr(advice_module, "list_levers", lambda *_, **__: collecting)
+
+    found = advise(scenario_of(), Terms(seeds=1))
+    (change,) = found.changes
+    leave_changes_out(monkeypatch)
+
+    words = r"collecting down to (\S+) x as fast: (\S+) on "
+    factor, rival = re.findall(words, change)[0]
+    assert rival != found.best.row
+    for nearer, row in ((0.9, rival), (1.1, found.best.row)):
+        seconds = 200 / (float(factor) * nearer)
+        rates = {**RATES, "collect": f"{seconds} ps"}
+        changed = advise(scenario_of(job={**JOB, "rates": rates}), Terms(seeds=1))
+        assert changed.best.row == row
 
 
 TO = {"cluster": {"machines": FILE["cluster"]["machines"][:1]}}

@@ -488,7 +488,8 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
     ("METIS whose counts are wrong", {"a.graph": "4 5\n2\n1 3\n2 4\n3\n"}, UP,
      "is no METIS: .*stand for 5 edges"),
     ("METIS with fmt 2", {"a.graph": "3 2 2\n2\n1 3\n2\n"}, UP, "is no METIS: fmt"),
-    ("METIS of no vertices", {"a.graph": "0 0\n"}, UP, "is no METIS: fmt"),
+    ("METIS of no vertices", {"a.graph": "0 0\n"}, UP,
+     "is no METIS: the first line states 0 vertices"),
     ("mtx of two sizes", {"a.mtx": "%%MatrixMarket matrix coordinate pattern general\n"
      "2 2\n1 2\n"}, UP, "states '2 2'; rows, columns and entries are needed"),
     ("mtx of four sizes", {"a.mtx": "%%MatrixMarket matrix coordinate pattern general\n"

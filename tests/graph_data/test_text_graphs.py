@@ -170,6 +170,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("edge_index", "0 1 2 3 4\n1 2 3 4 0\n", {}, "may be a matrix"),
     ("an adjacency matrix", "0 1 0\n1 0 1\n0 1 0\n", {}, "may be a matrix"),
     ("one column", "1\n2\n", {}, "has one column.*an edge has two ends"),
+    ("braces first", "# a\n{x}\n1 2\n", {}, "line 2 is .*which has no column"),
+    ("braces below", "1 2\n\n{'a': 1}\n", {}, "line 3 is .*which has no column"),
     ("empty", "", {}, "holds no line"),
     ("comments alone", "# a\n\n", {}, "holds no line"),
     ("a header alone", "source,target\n", {}, "holds no line below its header"),
@@ -213,7 +215,7 @@ def test_a_file_that_does_not_say_is_refused_with_the_option(
     [
         ("3 2\n2\n1 3\n", "1 neighbours|3 neighbours stand for 2"),
         ("3 2 1\n2\n1 3\n2\n", "has no weight"),
-        ("0 1\n1 2\n", "fmt"),
+        ("0 1\n1 2\n", "states 0 vertices"),
         ("3 2\n2\n1\n2\n", "3 neighbours stand for 2 edges"),
         ("2 1\n2\n1\n1\n", "more than 2 lines"),
         ("3 2\n2\n3 2\n2\n", "the vertex itself"),

@@ -29,6 +29,7 @@ from emu.problem import (
     Tuner,
     with_faults,
 )
+from emu.testing import two_machine_example
 from emu.trust.audit import audit
 from emu.trust.audit_checks import work_of
 
@@ -281,3 +282,28 @@ def test_a_quota_that_changes_within_the_tolerance_may_be_either(
 
     assert len(found) == bool(words)
     assert all(f"of 18 slots is overdrawn at {words}" in text for text in found)
+
+
+def tuned_slots() -> Schedule:
+    """Return a task that takes slots of a tuned pool, and one that takes none."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 20, "b": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "a", "b", 30, period=0.1),))
+    tasks = (Task("x", "x", takes="a", iterations=2), Task("y", "y"))
+    problem = Problem(cluster, Job(tasks, (), 3), Placement((0, 0)))
+    return simulate(problem, Realization(np.full((2, 3), 0.3), np.zeros((0, 3))))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -5.0])
+@pytest.mark.parametrize(
+    "made", [tuned_slots, two_flows, lambda: simulate(*two_machine_example(3))]
+)
+def test_impossible_times_are_named_and_end_no_audit(
+    made: Callable[[], Schedule], value: float
+) -> None:
+    schedule = replace(made(), rates=None)
+    for name in ("task_start", "task_end", "flow_start", "flow_end", "flow_bytes"):
+        array = getattr(schedule, name)
+        for place in np.argwhere(np.isfinite(array)):
+            wrong = placed(schedule, name, tuple(place), value)
+            # Bytes within a machine take no link: nothing asks for them.
+            assert said(wrong) or name == "flow_bytes", f"{name} {place}"

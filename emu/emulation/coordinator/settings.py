@@ -91,8 +91,7 @@ class RunSettings(EmulationSettings):
         values = {}
         for setting in fields(EmulationSettings):
             values[setting.name] = getattr(self, setting.name)
-        if self.kills and self.processes == "auto":  # a task is killed alone
-            values["processes"] = "task"
+        values["processes"] = self.grouping(has_kills=bool(self.kills))
         return EmulationSettings(**values)
 
     @property

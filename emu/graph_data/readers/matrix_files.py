@@ -190,8 +190,10 @@ class _Form:
             # 5.1.0, 4.1.1).
             flags = fields[2].rjust(3, "0")
         is_of_flags = len(flags) == 3 and set(flags) <= set("01")
-        if not is_of_flags or vertices < 1:
+        if not is_of_flags:
             raise ValueError(f"fmt is {flags}")
+        if vertices < 1:
+            raise ValueError(f"the first line states {vertices} vertices")
 
         has_size, has_weights, has_edge_weights = (flag == "1" for flag in flags)
         weights = int(has_weights)

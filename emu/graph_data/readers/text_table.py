@@ -508,7 +508,8 @@ def _begin_of(path: Path) -> tuple[list[tuple[int, str]], str, str]:
 def open_table(path: Path, options: TableOptions) -> TextTable:
     """Return the table of a file; what its first row is, is open.
 
-    Raises DataError when it holds no row, or is a file of another kind.
+    Raises DataError when it holds no row or one without a column, or is a file of
+    another kind.
     """
     # First of all: a file of another program may well pass for a table.
     formats = (*FORMATS, *OTHER_FORMATS)
@@ -532,6 +533,10 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
         has_attributes=bool(attributes),
     )
     rows_of_fields = [tuple(table.split(line, number)) for number, line in rows]
+    for (number, line), fields in zip(rows, rows_of_fields, strict=True):
+        if not fields:  # braces, as of JSON, are what networkx keeps beside an edge
+            text = printable(line.strip(), limit=60)
+            raise table.error(f"line {number} is {text!r}, which has no column")
     first_row, *below = rows_of_fields
     second_row = below[0] if below else ()
     words_above = above.split(separator)

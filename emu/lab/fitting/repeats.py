@@ -36,8 +36,9 @@ _FEWEST = 4
 #: are looked at.
 _SETTLED = 0.05
 _MOST_PLACES = 4000
-#: Long periods that may come beside all turns.
-_RARE = 3
+#: Long periods that a turn has at least, in so few iterations without what warms up.
+#: Fewer come beside all turns: a start, an end, a pause.
+_FEWEST_LONG = 3
 #: Share of the median by which times of alike periods vary for no reason.
 _ALIKE = 0.02
 #: Share of their variation that turns explain: iterations for sure, and perhaps. A
@@ -206,10 +207,9 @@ def _explain(times: Row, turns: Ints, number: int) -> float:
     if len(lengths) < least:
         return 0.0
 
-    if len(lengths) > _RARE:
-        # A start, an end and a pause are of no turn.
+    if len(lengths) > _FEWEST_LONG:
         ascending = np.sort(lengths)
-        longest = ascending[-_RARE]
+        longest = ascending[-_FEWEST_LONG]
         lengths = np.minimum(lengths, longest)
     usual = np.median(lengths)
     variation = np.abs(lengths - usual)

@@ -589,7 +589,9 @@ def _flows_over(schedule: Schedule, port: int) -> tuple[Ints, Ints]:
     In this order, whenever one more is looked at, all that begin no earlier have been:
     each flow stands for one begin of an interval.
     """
-    has_crossed = ~np.isnan(schedule.flow_end)
+    # Times and bytes that are no numbers are named elsewhere, and lie in no interval.
+    has_crossed = np.isfinite(schedule.flow_start) & np.isfinite(schedule.flow_end)
+    has_crossed &= np.isfinite(schedule.flow_bytes)
     for position, hops in enumerate(schedule.problem.hops):
         if port not in hops:
             has_crossed[position] = False

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,8 @@ import numpy as np
 
 from emu.errors import DataError, ScenarioError, SchedulingError
 from emu.host.files import cache_home
+from emu.names import printable
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Problem, Realization, Schedule
 
 PROGRAM = Path(__file__).with_name("dag.cc")
@@ -239,9 +241,9 @@ def simulate_packets(
         last_error = errors[-1][:300]
         raise SchedulingError(f"ns-3 {version} did not end the job: {last_error}")
 
-    drops = next(int(row[1]) for row in words if row[0] == "dropped")
     schedule = _read_schedule(problem, realization, words, time_scale)
-    return PacketRun(schedule, version, drops)
+    drops = [int(row[1]) for row in words if row[0] == "dropped"]
+    return PacketRun(schedule, version, sum(drops))
 
 
 def _read_schedule(
@@ -250,7 +252,10 @@ def _read_schedule(
     words: Iterable[list[str]],
     time_scale: float,
 ) -> Schedule:
-    """Return the schedule that the program's lines tell: kind, position, times."""
+    """Return the schedule that the program's lines tell: kind, position, times.
+
+    Raises SchedulingError with the first line that the program does not write.
+    """
     job = problem.job
     of_tasks = (2, len(job.tasks), job.iterations)
     of_edges = (3, len(job.edges), job.iterations)
@@ -258,10 +263,12 @@ def _read_schedule(
         "task": np.full(of_tasks, np.nan),
         "flow": np.full(of_edges, np.nan),
     }
-    for kind, *numbers in words:
-        for table, time in zip(tables.get(kind, ()), numbers[2:], strict=True):
-            place = int(numbers[0]), int(numbers[1])
-            table[place] = float(time) / time_scale
+    for row in words:
+        try:
+            _read_row(row, tables, time_scale)
+        except (ValueError, IndexError, KeyError) as error:
+            line = printable(" ".join(row), limit=60)
+            raise SchedulingError(f"ns-3 wrote {line!r}, no time of the job") from error
 
     starts, ends = tables["task"]
     ready, began, arrivals = tables["flow"]
@@ -275,6 +282,25 @@ def _read_schedule(
         flow_end=np.fmax(arrivals - problem.latencies[:, None], began),
         flow_bytes=np.where(np.isnan(ready), np.nan, realization.volumes),
     )
+
+
+def _read_row(
+    row: Sequence[str],
+    tables: Mapping[str, Floats],
+    time_scale: float,
+) -> None:
+    """Note the times of a line; an error of Python's where it is none of `PROGRAM`."""
+    kind, *numbers = row
+    if kind == "end":
+        return
+    if kind == "dropped":
+        (count,) = numbers
+        int(count)  # of packets: no time
+        return
+
+    position, iteration, *times = numbers
+    for table, time in zip(tables[kind], times, strict=True):
+        table[int(position), int(iteration)] = float(time) / time_scale
 
 
 def check_packets(problem: Problem) -> str:

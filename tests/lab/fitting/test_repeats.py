@@ -105,6 +105,18 @@ def test_two_readings_are_asked_about() -> None:
         count_turns(times.tolist(), turns, 29)
 
 
+@pytest.mark.parametrize(("long_turns", "number"), [(3, 8), (2, 1)])
+def test_three_long_periods_are_of_a_turn_and_fewer_of_none(
+    long_turns: int, number: int
+) -> None:
+    """Four iterations show a turn; the first of them may be warming up."""
+    lengths = np.ones(4 * 8)
+    lengths[[8, 16, 24][:long_turns]] = 2.0
+    times = np.cumsum([0.0, *lengths])
+
+    assert count_turns(times.tolist(), [*range(len(times))]) == number
+
+
 def test_a_mark_amid_what_is_under_way_cuts_where_it_was_called() -> None:
     """Marks of one process come while the others still send."""
     sizes = [700_000, 300_000]

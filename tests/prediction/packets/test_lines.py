@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from emu.prediction.packets import Control, Shares, _lines
+from emu.errors import SchedulingError
+from emu.prediction.packets import Control, Shares, _lines, _read_schedule
 from emu.problem import (
     Cluster,
     Edge,
@@ -43,3 +45,35 @@ def test_times_grow_and_rates_shrink_with_the_time_scale() -> None:
         local, scaled, Shares.FAIR, Control.CUBIC, byte_scale=2.0, time_scale=4.0
     )
     assert last == "0 1 1 0.0 1 0"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "hello",
+        "task 0 0 x 1.0",
+        "task 0 0 1.0",
+        "task 0 0 1.0 2.0 3.0",
+        "flow 0 0 1.0 2.0",
+        "flow 1 0 1.0 2.0 3.0",
+        "task 0 5 1.0 2.0",
+        "dropped",
+        "dropped many",
+    ],
+)
+def test_a_line_that_the_program_does_not_write_is_named(line: str) -> None:
+    """Another version of ns-3 may say things of its own."""
+    machines = (Machine("m0", 40.0, 20.0), Machine("m1", 10.0, 10.0))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    realization = Realization(np.ones((2, 1)), np.array([[5.0]]))
+    text = f"task 0 0 0.0 4.0\nflow 0 0 4.0 4.0 8.0\n{line}\ndropped 3\nend\n"
+    rows = [row.split() for row in text.splitlines()]
+
+    with pytest.raises(SchedulingError, match=f"ns-3 wrote {line!r}, no time of"):
+        _read_schedule(problem, realization, rows, 4.0)
+    del rows[2]
+    schedule = _read_schedule(problem, realization, rows, 4.0)
+    assert schedule.task_end[0, 0] == 1.0
+    assert schedule.flow_end[0, 0] == 2.0

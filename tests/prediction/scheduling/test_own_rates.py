@@ -274,8 +274,10 @@ def test_a_failure_within_a_search_is_raised(call: Callable[..., object]) -> Non
     text = f"# {call.__name__}\nasked, most = 0, 1e9\n" + EQUAL.replace(
         "        crossed", counting, 1
     )
-    kind = EtpOptions if call is search_etp else SearchOptions
-    chosen = kind(transfers=200, policy=rule(text, "Equal"))
+    own = rule(text, "Equal")
+    chosen: EtpOptions | SearchOptions = EtpOptions(transfers=200, policy=own)
+    if call is search:  # listing simulates each alone: annealing is asked here
+        chosen = SearchOptions(transfers=200, exhaustive=False, policy=own)
     arguments = problem.job, problem.cluster, profile
 
     def asked(most: float) -> int:
