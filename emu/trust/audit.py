@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.prediction.analysis.busy_intervals import worst_interval
 from emu.prediction.analysis.link_load import (
     Pieces,
     excess_loads,
     fluid_bytes,
     pieces,
-    worst_interval,
 )
 from emu.trust import audit_checks as alone
 from emu.trust.audit_checks import allowance, is_remote, landings

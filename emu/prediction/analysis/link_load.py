@@ -429,39 +429,34 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     Less than 0 where they never do. Changes within ``tolerance`` seconds count as one
     instant.
     """
-    path, time, change = _changes_and_losses(split)
-    instant = _instants(time, tolerance)
+    changes = _changes_and_losses(split)
+    instant = _instants(changes.time, tolerance)
     is_new = np.diff(instant, prepend=-1) > 0
-    begin = time[is_new]
+    begin = changes.time[is_new]
     problem = split.schedule.problem
-    ports = len(problem.links)
     ports_by_hop = _ports_by_hop(problem)
+    ports = len(problem.links)
 
-    # The last column has what paths of fewer hops would add beyond their last.
-    columns = ports + 1
+    # The excess over capacity after the instants so far, and the most it ever was.
     level = -problem.links.capacities
     peak = level.copy()
     peak_time = np.zeros_like(peak)
-    rows = max(_BLOCK // max(ports, 1), 1)
-    for first in range(0, begin.size, rows):
-        bounds = [first, first + rows]
+    instants_of_block = max(_BLOCK // max(ports, 1), 1)
+    for first in range(0, begin.size, instants_of_block):
+        bounds = [first, first + instants_of_block]
         start, end = np.searchsorted(instant, bounds)
-        block = slice(start, end)
-        row = instant[block] - first
-        row_count = int(row[-1]) + 1
-        shape = (row_count, columns)
-        sums = np.zeros(shape)
-        for port_of_path in ports_by_hop:
-            port = port_of_path[path[block]]
-            cell = row * columns + port
-            sums_of_hop = np.bincount(cell, change[block], sums.size)
-            sums += sums_of_hop.reshape(shape)
-
-        sums_by_port = sums[:, :ports]
-        loads = level + np.cumsum(sums_by_port, axis=0)
+        steps = _steps_of_ports(
+            changes.path[start:end],
+            changes.change[start:end],
+            instant[start:end] - first,
+            ports_by_hop,
+            ports,
+        )
+        loads = level + np.cumsum(steps, axis=0)
         worst = np.argmax(loads, axis=0)
-        worst_time = begin[first + worst]
         most = loads[worst, np.arange(ports)]
+        worst_time = begin[first + worst]
+
         is_higher = most > peak
         peak_time = np.where(is_higher, worst_time, peak_time)
         peak = np.maximum(most, peak)
@@ -472,131 +467,24 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     return list(zip(peaks, times, strict=True))
 
 
-def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
-    """Return the best of a growing set of intervals, after every step of its growth.
+def _steps_of_ports(
+    path: Ints,
+    change: Floats,
+    instant: Ints,
+    ports_by_hop: Sequence[Ints],
+    ports: int,
+) -> Floats:
+    """Return by how much the load of each port steps up at each instant, in B/s.
 
-    Step i adds an element at ``place[i]``: it brings ``total[i]`` to every interval
-    that ends there or further right, and makes one possible that ends there, with
-    ``best[i] - total[i]`` on top of the totals. A segment tree over the places, all
-    steps at once, one level after the other.
+    ``path``, ``change`` and ``instant`` have a row per change; instants count from 0.
     """
-    total = total.copy()
-    best = best.copy()
-    node = place
-    step = np.arange(place.size)
-    last_place = max(place.size - 1, 0)
-    levels = last_place.bit_length()
-    for _ in range(levels):
-        node_parent = node >> 1
-        order = np.argsort(node_parent, kind="stable")
-        totals = total[order]
-        bests = best[order]
-        side = node[order] & 1
-        parent = node_parent[order]
-        is_first = np.diff(parent, prepend=-1)
-        first_step = np.where(is_first, step, 0)
-        first = np.maximum.accumulate(first_step)
-
-        # Of both children the newest values that a step of their parent sees.
-        sums = []
-        tops = []
-        for child in (0, 1):
-            step_of_child = np.where(side == child, step, -1)
-            latest = np.maximum.accumulate(step_of_child)
-            is_known = latest >= first
-            known_totals = np.where(is_known, totals[latest], 0.0)
-            known_bests = np.where(is_known, bests[latest], -np.inf)
-            sums.append(known_totals)
-            tops.append(known_bests)
-        left_sum, right_sum = sums
-        left_top, right_top = tops
-
-        total[order] = left_sum + right_sum
-        across = left_sum + right_top
-        best[order] = np.maximum(left_top, across)
-        node = node_parent
-    return best
-
-
-class BusyInterval(NamedTuple):
-    """Time from some flow's start to some flow's end over a port."""
-
-    excess: float
-    """Bytes beyond what the port can carry then."""
-    begin: float
-    """Seconds."""
-    end: float
-
-
-def worst_interval(
-    schedule: Schedule,
-    port: int,
-    factor: float,
-    tolerance: float,
-) -> BusyInterval:
-    """Return the most bytes over ``factor`` times capacity in an interval, and that.
-
-    Counted are the flows that lie in the interval as a whole, so that any excess is
-    certain. It is stretched by ``tolerance`` seconds. The clock here is the bytes that
-    the port can have carried. Zeros where there is no excess.
-    """
-    nothing = BusyInterval(excess=0.0, begin=0.0, end=0.0)
-    flows = _flows_over(schedule, port)
-    sizes = schedule.flow_bytes[flows]
-    if not sizes.size:
-        return nothing
-
-    steps = schedule.problem.links.steps
-    start_time = schedule.flow_start[flows]
-    end_time = schedule.flow_end[flows]
-    start = steps.carry(port, start_time)
-    end = steps.carry(port, end_time)
-    by_end = np.argsort(end, kind="stable")
-    rank_of_end = np.empty_like(by_end)
-    rank_of_end[by_end] = np.arange(end.size)
-
-    surplus = sizes - factor * end
-    best = best_sums(rank_of_end, sizes, surplus)
-    best_from_start = best + factor * start
-    first = int(np.argmax(best_from_start))
-
-    # The interval begins with that flow; the sums from there decide where it ends.
-    first_start = start[first]
-    is_inside = start[by_end] >= first_start
-    inside = by_end[is_inside]
-    sums = np.cumsum(sizes[inside])
-    slack = steps.most[port] * tolerance
-    room = end[inside] - first_start + slack
-    excess = sums - factor * room
-    worst = int(np.argmax(excess))
-    most = float(excess[worst])
-    # A sum of many volumes is itself exact to some last bits only.
-    rounding = 1e-12 * sums[-1]
-    if most <= rounding:
-        return nothing
-
-    last = inside[worst]
-    return BusyInterval(
-        excess=most,
-        begin=float(start_time[first]),
-        end=float(end_time[last]),
-    )
-
-
-def _flows_over(schedule: Schedule, port: int) -> tuple[Ints, Ints]:
-    """Return edges and iterations of the flows that crossed a port, latest first.
-
-    In this order, whenever one more is looked at, all that begin no earlier have been:
-    each flow stands for one begin of an interval.
-    """
-    # Times and bytes that are no numbers are named elsewhere, and lie in no interval.
-    has_crossed = np.isfinite(schedule.flow_start) & np.isfinite(schedule.flow_end)
-    has_crossed &= np.isfinite(schedule.flow_bytes)
-    for position, hops in enumerate(schedule.problem.hops):
-        if port not in hops:
-            has_crossed[position] = False
-    edge, iteration = np.nonzero(has_crossed)
-
-    start = schedule.flow_start[edge, iteration]
-    latest_first = np.argsort(-start, kind="stable")
-    return edge[latest_first], iteration[latest_first]
+    # The last column has what paths of fewer hops would add beyond their last.
+    columns = ports + 1
+    shape = (int(instant[-1]) + 1, columns)
+    steps = np.zeros(shape)
+    for port_of_path in ports_by_hop:
+        port = port_of_path[path]
+        cell = instant * columns + port
+        steps_of_hop = np.bincount(cell, change, steps.size)
+        steps += steps_of_hop.reshape(shape)
+    return steps[:, :ports]

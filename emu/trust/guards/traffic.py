@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.prediction.analysis.link_load import best_sums
+from emu.prediction.analysis.busy_intervals import best_sums
 from emu.problem import Job
 from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding

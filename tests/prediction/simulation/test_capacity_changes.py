@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emu.prediction.analysis.busy_intervals import worst_interval
 from emu.prediction.analysis.link_load import (
     LinkContention,
     excess_loads,
     pieces,
-    worst_interval,
 )
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
