@@ -22,8 +22,9 @@ from emu.scenario import machine_choice
 from tests import draws
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
+from tests.warm_agents import agents_are_warm, warm_agents
 
-__all__ = ["leftovers"]
+__all__ = ["agents_are_warm", "leftovers", "warm_agents"]
 
 # Their own hosts are shared, and no test publishes the times that it measured.
 os.environ.setdefault("EMU_FORCE", "1")

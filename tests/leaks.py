@@ -26,6 +26,7 @@ _THREADS = Path("/proc/self/task")
 _KEPT = (
     "multiprocessing.resource_tracker",
     "multiprocessing.forkserver",
+    "tests.warm_process",
     "/dev/urandom",
     "/dev/null",
     "/pym-",  # the heap of multiprocessing

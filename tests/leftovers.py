@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.warm_agents import WarmAgents
+
 HERE = Path(__file__).parent
 sys.path.insert(
     0, str(HERE.parent)
@@ -48,14 +50,19 @@ def listening() -> set[int]:
 
 
 class Leftovers:
-    """Notes whom a run started; afterwards they must be gone."""
+    """Notes whom a run started; afterwards they must be gone.
 
-    def __init__(self) -> None:
+    ``agents``: who forks agents stays for those of later runs.
+    """
+
+    def __init__(self, agents: WarmAgents) -> None:
         self.seen: dict[int, psutil.Process] = {}
+        self._agents = agents
 
     def note(self) -> list[psutil.Process]:
         """Remember everything that this process has started, and return it."""
-        found = psutil.Process().children(recursive=True)
+        below = psutil.Process().children(recursive=True)
+        found = [process for process in below if process.pid != self._agents.pid]
         self.seen.update({process.pid: process for process in found})
         return found
 
@@ -71,7 +78,9 @@ class Leftovers:
 
 @pytest.fixture
 def leftovers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    warm_agents: WarmAgents,
 ) -> Iterator[Leftovers]:
     """Check processes, ports, shared memory and temporary files after the test."""
     # Before TMPDIR is another: what pytest makes there would go with this test.
@@ -84,7 +93,7 @@ def leftovers(
         os.environ.get("PYTHONPATH", ""),
     ]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    memory, ports, leftovers = shared_memory(), listening(), Leftovers()
+    memory, ports, leftovers = shared_memory(), listening(), Leftovers(warm_agents)
     yield leftovers
     patience = time.monotonic() + 5.0  # the kernel reaps, it does not say when
     while (alive := leftovers.alive()) and time.monotonic() < patience:

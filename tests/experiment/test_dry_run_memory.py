@@ -181,6 +181,7 @@ def test_who_computes_has_torch_and_its_tensors(how: str) -> None:
 
 @pytest.mark.emulation
 @pytest.mark.untimed
+@pytest.mark.cold
 def test_processes_that_train_are_within_the_bound(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:

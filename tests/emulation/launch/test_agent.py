@@ -41,6 +41,8 @@ from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved, RunError
 from tests.emulation.launch.specs import process_spec, process_task
 from tests.emulation.network.strangers import messages, rogue, said
 
+pytestmark = pytest.mark.cold
+
 TOKEN = "of-this-run"  # noqa: S105
 
 

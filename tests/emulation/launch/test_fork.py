@@ -22,6 +22,8 @@ from tests.emulation.launch.specs import process_spec
 
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.cold
+
 
 class Ends:
     """A fork server; what its processes run is in ``programs`` beside this file."""

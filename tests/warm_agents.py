@@ -1,0 +1,134 @@
+"""Agents that are forked, where commands start each as an interpreter of its own.
+
+To import what an agent and its fork server need takes 0.7 s of CPU per run, 1.8 where
+it trains, and is the same in all of them. Here a process imports it once per session
+of tests: an agent is a copy of it, and the fork server of that agent a copy of this.
+They get the descriptors, arguments and environment that the command would have got.
+
+Tests that ask how agents are started, or what they import, are marked `cold`: while
+they run, nothing of this is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emu.host.this_host import module_command
+from tests.warm_process import NUMBER, Forked, number_of
+
+ROOT = Path(__file__).parents[1]
+AGENT = module_command("emu.emulation.launch")
+#: Room for the arguments of whom a copy becomes, which ps shows and tests read.
+_ROOM = "." * 600
+#: Wall seconds in which what forks them answers: to import takes 2, on a busy host 30.
+_PATIENCE = 90.0
+#: One compute thread, and what else agents give their fork servers.
+_LIBRARIES = {
+    "DGLBACKEND": "pytorch",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+class WarmAgents:
+    """Who has agents forked; what forks them is started for the first."""
+
+    def __init__(self) -> None:
+        # Both ends before the first test: none of them leaves these behind.
+        ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders, self._served = ends
+        self._orders.settimeout(_PATIENCE)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._turn = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        """The id of what forks them; 0 while it has not been started."""
+        return self._process.pid if self._process is not None else 0
+
+    def fork(self, arguments: Sequence[str], options: Mapping[str, Any]) -> Forked:
+        """Return an agent that has the arguments and options of a subprocess."""
+        order = {
+            "arguments": arguments,
+            "environment": {**options["env"]},
+            "folder": str(Path.cwd()),
+        }
+        streams = [options[name] for name in ("stdin", "stdout", "stderr")]
+        files = [each if isinstance(each, int) else each.fileno() for each in streams]
+        packed = json.dumps(order).encode()
+        ended, has_ended = os.pipe()
+        with self._turn:
+            self._start()
+            socket.send_fds(self._orders, [packed], [*files, has_ended])
+            os.close(has_ended)
+            pid = number_of(self._orders.recv(NUMBER))
+
+        def status() -> int:
+            return number_of(os.read(ended, NUMBER))
+
+        return Forked(pid, ended, status)
+
+    def _start(self) -> None:
+        if self._process is not None:
+            return
+        paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tests.warm_process", _ROOM],
+            stdin=self._served.fileno(),
+            env={**os.environ, **_LIBRARIES, "PYTHONPATH": paths},
+            start_new_session=True,
+        )
+
+    def cool(self) -> None:
+        """End what forks them; for the next it is started again."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """End what forks them, and the way to it."""
+        self.cool()
+        self._orders.close()
+        self._served.close()
+
+
+@pytest.fixture(scope="session")
+def warm_agents() -> Iterator[WarmAgents]:
+    """Return who has the agents of this session forked."""
+    agents = WarmAgents()
+    yield agents
+    agents.close()
+
+
+@pytest.fixture(autouse=True)
+def agents_are_warm(
+    request: pytest.FixtureRequest, warm_agents: WarmAgents
+) -> Iterator[None]:
+    """Fork agents, in tests that are not `cold`."""
+    start = asyncio.create_subprocess_exec
+    if request.node.get_closest_marker("cold") is not None:
+        warm_agents.cool()
+        yield
+        return
+
+    async def fork_or_start(*command: str, **options: Any) -> Any:
+        if [*command[: len(AGENT)]] == AGENT:
+            return warm_agents.fork(["-m", *command[3:]], options)
+        return await start(*command, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "create_subprocess_exec", fork_or_start)
+        yield

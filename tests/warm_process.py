@@ -1,0 +1,237 @@
+"""The process of which agents are copies, as `tests.warm_agents` orders them.
+
+Its standard input is a socket. An order is a JSON map and four descriptors: the three
+streams of an agent, and where its exit status goes.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from emu.emulation.launch import __main__ as agent
+from emu.emulation.launch import fork_server
+from emu.emulation.launch.programs import RUNTIME
+from emu.host.interruption import die_with_parent
+from emu.systems.system import systems
+
+#: Largest order in bytes: the environment of an agent is most of it.
+ORDER = 1 << 17
+#: What a fork server says it is, in place of the command's -c.
+FORK_SERVER = "from emu.emulation.launch.fork_server import main; main()"
+#: Fields of /proc/self/stat, behind the name: where the arguments begin and end.
+_ARGUMENTS = slice(45, 47)
+
+
+def pack_number(number: int) -> bytes:
+    """Return a number as it is told over sockets and pipes here."""
+    return array.array("i", [number]).tobytes()
+
+
+def number_of(data: bytes) -> int:
+    """Return the number that was packed."""
+    return array.array("i", data)[0]
+
+
+#: Bytes of a number.
+NUMBER = len(pack_number(0))
+
+
+class Forked:
+    """A process that no loop has started, to be waited for as those of asyncio.
+
+    ``ended``: a descriptor that is readable once it has ended.
+
+    ``status``: returns its exit status then.
+    """
+
+    def __init__(self, pid: int, ended: int, status: Callable[[], int]) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = ended
+        self._status = status
+        self._waiting: asyncio.Task[int] | None = None
+
+    async def wait(self) -> int:
+        """Wait until it has ended and return its status, negative for a signal."""
+        if self._waiting is None:
+            self._waiting = asyncio.create_task(self._wait())
+        return await asyncio.shield(self._waiting)
+
+    async def _wait(self) -> int:
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._ended, readable.set)
+        try:
+            await readable.wait()
+            self.returncode = self._status()
+        finally:
+            loop.remove_reader(self._ended)
+            os.close(self._ended)
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kill it. Raises ProcessLookupError where it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        os.kill(self.pid, signal.SIGKILL)
+
+
+class _ForkServers:
+    """The fork server of an agent: a copy of it, made before it has a loop.
+
+    It begins when the agent starts it, as a command would.
+    """
+
+    def __init__(self) -> None:
+        self._orders, served = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._pid = os.fork()
+        if not self._pid:
+            self._orders.close()
+            _leave_with(lambda: self._serve(served))
+        served.close()
+
+    def _serve(self, served: socket.socket) -> int:
+        die_with_parent()
+        order, descriptors, _, _ = socket.recv_fds(served, ORDER, 1)
+        if order:
+            _take_streams(descriptors)
+            _become({**json.loads(order), "arguments": ["-c", FORK_SERVER]})
+            fork_server.main()
+        return 0
+
+    async def start(self, *command: str, stdin: int, env: dict[str, str]) -> Forked:
+        """Start it in place of a subprocess of these options."""
+        if command[-1] != FORK_SERVER:
+            raise ValueError(command)
+        order = json.dumps({"environment": env}).encode()
+        socket.send_fds(self._orders, [order], [stdin])
+        self._orders.close()
+
+        def status() -> int:
+            _, ended = os.waitpid(self._pid, 0)
+            return os.waitstatus_to_exitcode(ended)
+
+        return Forked(self._pid, os.pidfd_open(self._pid), status)
+
+
+def _take_streams(descriptors: list[int]) -> None:
+    """Have descriptors lead where standard input and its like do."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def _become(order: dict[str, Any]) -> None:
+    """Take over the arguments, environment and folder of an order."""
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.chdir(order.get("folder", "."))
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in paths if path and path not in sys.path]
+    sys.argv = order["arguments"]
+    _write_arguments([sys.executable, "-P", *sys.argv])
+
+
+def _write_arguments(arguments: list[str]) -> None:
+    """Write the arguments that /proc shows, over those that it showed."""
+    _, _, fields = Path("/proc/self/stat").read_text().rpartition(") ")
+    begin, end = map(int, fields.split()[_ARGUMENTS])
+    line = "\0".join([*arguments, ""]).encode()[: end - begin - 1]
+    ctypes.memmove(begin, line.ljust(end - begin, b"\0"), end - begin)
+
+
+def _leave_with(main: Callable[[], int]) -> NoReturn:
+    """Run what a forked process is, and end it."""
+    status = 1
+    try:
+        status = main()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 -- whatever it is, its trace goes to the log
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+class _WarmProcess:
+    """Forks agents as ordered, and tells how they ended."""
+
+    def __init__(self, orders: socket.socket) -> None:
+        self._orders = orders
+        self._ends: dict[int, int] = {}  # where statuses go, by process
+
+    def serve(self) -> None:
+        """Do as ordered until who orders has ended."""
+        signal.signal(signal.SIGCHLD, lambda *_: self._reap())
+        while True:
+            order, descriptors, _, _ = socket.recv_fds(self._orders, ORDER, 4)
+            if not order:
+                return
+            *streams, ended = descriptors
+            pid = os.fork()
+            if not pid:
+                _leave_with(partial(self._serve_run, order, streams))
+            for stream in streams:
+                os.close(stream)
+            self._ends[pid] = ended
+            self._orders.sendall(pack_number(pid))
+            self._reap()
+
+    def _serve_run(self, order: bytes, streams: list[int]) -> int:
+        """Be the agent of an order."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._orders.close()
+        for descriptor in self._ends.values():
+            os.close(descriptor)
+        os.setsid()
+        _take_streams(streams)
+        _become(json.loads(order))
+
+        start: Any = _ForkServers().start
+        asyncio.create_subprocess_exec = start
+        return agent.main(sys.argv[2:])
+
+    def _reap(self) -> None:
+        for pid in list(self._ends):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended and (descriptor := self._ends.pop(pid, None)) is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(descriptor, pack_number(os.waitstatus_to_exitcode(status)))
+                os.close(descriptor)
+
+
+def main() -> None:
+    """Import what agents and those whom they fork need, and serve standard input."""
+    die_with_parent()
+    orders = socket.socket(fileno=os.dup(0))
+    runtime, _, _ = RUNTIME.partition(":")
+    modules = [runtime, *fork_server._LOADED_LATE]
+    for system in systems().values():
+        modules += [path.partition(":")[0] for path in system.programs.values()]
+    for module in ("torch", "emu.graph_data", *modules):
+        with contextlib.suppress(ImportError):  # who needs it says so
+            importlib.import_module(module)
+    gc.freeze()
+    _WarmProcess(orders).serve()
+
+
+if __name__ == "__main__":
+    main()
