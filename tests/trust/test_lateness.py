@@ -17,6 +17,7 @@ from emu.problem import (
     Edge,
     Job,
     Machine,
+    Outages,
     Placement,
     Problem,
     RateHistory,
@@ -28,9 +29,11 @@ from emu.testing import two_machine_example
 from emu.trust.lateness import (
     YOUNG,
     FlowCompletion,
+    HostEffect,
     chain_lateness,
     clock_uncertainty,
     flow_completion,
+    late_times,
     seconds_of_waits,
 )
 
@@ -207,6 +210,9 @@ def test_what_is_late_is_held_against_its_length_or_two_milliseconds() -> None:
     finish = flow_completion(run, time_scale=2.0)
 
     assert finish.error[:3] == pytest.approx([0.006, -0.002, 0.0], abs=1e-9)
+    # Until its fluid ends, however late the flow.
+    lengths = (schedule.flow_end - schedule.flow_start)[tuple(schedule.flows().T)]
+    assert finish.length == pytest.approx(2.0 * lengths)
     allowed = np.maximum(0.01 * finish.length[:2], 0.002)
     assert finish.excess[:2] == pytest.approx([0.006, 0.002] / allowed)
     assert finish.share[0] == pytest.approx(0.006 / finish.length[0])
@@ -217,3 +223,44 @@ def test_the_share_of_a_flow_is_of_its_length_however_short() -> None:
         error=np.array([0.2, -0.1, 0.1]), length=np.array([0.5, 2.0, 0.0])
     )
     assert finish.share.tolist() == [0.4, 0.05, np.inf]
+
+
+def test_an_effect_on_the_whole_job_has_the_attempts_that_ended() -> None:
+    """In the run they took 7 s, simulated 4 s, of which 1.5 s are recovery."""
+    effect = HostEffect(emulated=20.0, repeated=21.0, punctual=22.0, simulated=23.0)
+
+    whole = effect.after(Outages(7.0, 2.5), Outages(4.0, 1.5))
+
+    assert whole == HostEffect(
+        emulated=27.0, repeated=28.0, punctual=26.0, simulated=27.0, recovery=1.5
+    )
+    assert whole.up == 24.5
+
+
+def test_a_task_lasts_from_its_inputs_until_its_end_was_known() -> None:
+    """By hand, with a latency of 2 s: a sends 30 B at 10 B/s, b reads them.
+
+    a ends at 1 and 2 s and is known to at 1.25 and 2.5; its flows end at 4 and 7. The
+    first is known to at 3.5, by a clock that is off: b may begin at 5.5, and then when
+    its first end is known, at 7.5 s, or at 9 with the second flow.
+    """
+    machines = (
+        Machine("m0", 10.0, 10.0, latency_out=1.5),
+        Machine("m1", 10.0, 10.0, latency_in=0.5),
+    )
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 3)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.ones((2, 3)), np.full((1, 3), 30.0))
+    made = simulate(problem, run, record_rates=True)
+    assert made.task_end.tolist() == [[1.0, 2.0, 3.0], [7.0, 10.0, 13.0]]
+
+    known = dataclasses.replace(
+        made,
+        task_settled=np.array([[1.25, 2.5, 3.0], [7.5, 12.5, 14.0]]),
+        flow_settled=np.array([[3.5, 7.25, 10.0]]),
+    )
+
+    # The third flow landed at 12 s, before b's second end was known.
+    assert late_times(known) == pytest.approx(
+        np.array([[1.25, 1.25, 0.5], [7.5 - 5.5, 12.5 - 9.0, 14.0 - 12.5]])
+    )

@@ -23,6 +23,7 @@ from emu.problem import (
 )
 from emu.trust.link_shares import (
     Share,
+    _means_of,
     links_to_blame,
     lone_rates,
     max_min_shares,
@@ -177,3 +178,33 @@ def test_links_below_their_rate_are_told_by_lone_flows_or_by_all_together() -> N
     schedule = ran([1, 1, 1], [5, 5, 5], [14.8, 24.0, 97.0])
     shares = max_min_shares(schedule, [(0, 0)], nothing)
     assert said(["r in", "t in"], {}) == []
+
+
+def test_a_link_is_judged_by_the_median_of_its_lone_flows() -> None:
+    """Three flows alone on their way into t, of 25 B/s, have 40, 100 and 80 % of it."""
+    tasks = Task("r", "x"), Task("t", "x")
+    job = Job(tasks, (Edge(0, 1),), 3)
+    problem = Problem(Cluster((MACHINES[2], MACHINES[1])), job, Placement((0, 1)))
+    volumes = np.array([[10.0, 25.0, 40.0]])
+    made = simulate(problem, Realization(np.zeros((2, 3)), volumes), "maxmin")
+    schedule = replace(
+        made,
+        flow_start=np.array([[0.0, 1.0, 2.0]]),
+        flow_end=np.array([[1.0, 2.0, 4.0]]),
+        rates=None,
+    )
+
+    (found,) = slow_links(schedule, ["t in"], {}, np.zeros((1, 3)), {})
+
+    assert found.share == pytest.approx(0.8)
+
+
+def test_a_flow_that_took_no_time_is_held_against_the_most_that_a_link_has() -> None:
+    """Link t in has 25 B/s, then 100 and 5: neither the first nor the last."""
+    changes = (CapacityChange(2.0, "t in", 100.0), CapacityChange(4.0, "t in", 5.0))
+    schedule = ran([1, 9, 1], [3, 9, 1], [10.0, 0.0, 20.0], changes)
+
+    links = schedule.problem.links
+    port = [link.name for link in links].index("t in")
+    means = _means_of(schedule, port, start=np.array([1.0]), end=np.array([1.0]))
+    assert means.tolist() == [100.0]

@@ -172,6 +172,45 @@ def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
     assert found == pytest.approx(1.0001 / 21, rel=0.03)
 
 
+@pytest.mark.parametrize("lag", [3, 4, 6])
+def test_what_no_iteration_is_left_to_read_has_no_slack(lag: int) -> None:
+    """Of three iterations; a ends late, which nobody waits for."""
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, lag=lag),), 3)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    realization = Realization(np.ones((2, 3)), np.full((1, 3), 10.0))
+    schedule = simulate(problem, realization)
+
+    late = delay(
+        realization, schedule, tasks=np.zeros((2, 3)), flows=np.full((1, 3), 9.0)
+    )
+
+    assert late.times.tolist() == realization.times.tolist()
+
+
+def test_of_slight_delays_the_largest_shift_of_either_sign_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of eight draws the third makes the run shorter by 4 %; ends are late by 1e-4."""
+    problem, realization = two_machine_example(20)
+    schedule = simulate(problem, realization)
+    shifts = iter([0.01, 0.02, -0.04, 0.03, -0.01, 0.0, 0.02, 0.01])
+    drawn = []
+
+    def shifted(_: Problem, late: Realization, **_options: object) -> float:
+        drawn.append(late.times - realization.times)
+        return schedule.length * (1 + next(shifts))
+
+    monkeypatch.setattr("emu.trust.lateness.makespan", shifted)
+    found = effect_of_slight_delays(realization, "oes", None, schedule)
+
+    assert found == pytest.approx(0.04)
+    assert len(drawn) == 8
+    # Tasks alone, half of 960: what flows add is not always slack.
+    iteration = schedule.length / 20
+    assert 0.8e-4 < np.mean(drawn) / iteration < 4e-4
+
+
 def test_what_no_order_hangs_on_is_not_sensitive() -> None:
     problem, realization = two_machine_example(20)
     schedule = simulate(problem, realization, "oes")

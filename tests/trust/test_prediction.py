@@ -50,6 +50,9 @@ def problem_of(senders: int, slow: float = 1.0) -> Problem:
     return Problem(Cluster(tuple(machines)), Job(tasks, edges, ITERATIONS), placement)
 
 
+MACHINES = problem_of(2).cluster.machines
+
+
 def judged(
     emulated: Schedule,
     stated: Schedule,
@@ -251,6 +254,15 @@ def test_what_kernel_nics_let_go_at_once_is_named_where_a_run_is_shorter() -> No
         pairs = given.pairs(judged(given.measured, given.fluid), verdict)
         said = " ".join(pairs[-1].verdict.reasons)
         assert ("first bytes go at once after a pause: up to 1.6 s" in said) == named
+    # The more of either; over the narrowest of unequal links; of flows that take 8 s.
+    wide = tuple(replace(machine, bandwidth_out=4 * RATE) for machine in MACHINES)
+    problem = replace(problem_of(2), cluster=Cluster(wide))
+    for gift, seconds in (((0.2, 40.0), "1.6"), ((9.0, 0.0), "32")):
+        measured = replace(all_of.measured, problem=problem)
+        given = replace(all_of, gift=gift, measured=measured)
+        pairs = given.pairs(judged(given.measured, given.fluid), verdict)
+        said = " ".join(pairs[-1].verdict.reasons)
+        assert f"up to {seconds} s of the 4 on the critical path" in said
     longer, _ = seen(1.0, 1.0, 0.9)
     pairs = replace(longer, gift=(0.4, 0.0)).pairs(
         judged(longer.measured, longer.fluid), verdict

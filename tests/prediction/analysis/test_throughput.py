@@ -18,6 +18,7 @@ from emu.prediction.analysis.throughput import (
     job_times,
     machine_cost,
     pace,
+    schedule_cost,
     seeds_per_iteration,
     speed_of,
 )
@@ -28,6 +29,7 @@ from emu.problem import (
     Epoch,
     Job,
     Machine,
+    Outages,
     Placement,
     Problem,
     Realization,
@@ -74,6 +76,35 @@ def test_a_pipeline_without_two_full_cycles_counts_its_mini_batches(
     speed = speed_of(job, ends, 12.0, Epoch(2, 100))
     assert speed.iteration_seconds == seconds
     assert speed.samples_per_second == pytest.approx(50 / seconds)
+
+
+def test_an_iteration_ends_with_the_latest_task_of_any() -> None:
+    """The second of v ends behind the third and fourth of w."""
+    job = Job((Task("v", "x", iterations=2), Task("w", "x")), (), 4)
+    ends = np.array([[2.0, 9.0, np.nan, np.nan], [1.0, 3.0, 5.0, 7.0]])
+
+    speed = speed_of(job, ends, 9.0, Epoch(2, 30))
+
+    assert speed.iteration_seconds == (9 - 2) / 3
+    # One epoch of two steps: the fourth iteration is of another.
+    assert speed.samples_per_second == pytest.approx(30 / (9 - 2))
+
+
+def test_processes_are_busy_on_average_whatever_tasks_each_has() -> None:
+    """In 8 s p trains for 3 s and 4 s, q for 2 s; r, for 8 s, samples."""
+    tasks = (
+        Task("a", "x", process="p", phase="training"),
+        Task("b", "x", process="p", phase="training"),
+        Task("c", "x", process="q", phase="training"),
+        Task("d", "x", process="r", phase="sampling"),
+    )
+    problem = Problem(
+        Cluster((Machine("m", 1.0, 1.0),)), Job(tasks, (), 1), Placement((0,) * 4)
+    )
+    times = np.array([[3.0], [4.0], [2.0], [8.0]])
+    schedule = simulate(problem, Realization(times, np.empty((0, 1))))
+
+    assert pace(schedule, None).busy == (7 + 2) / 2 / 8
 
 
 def test_a_path_is_divided_by_what_goes_on() -> None:
@@ -145,9 +176,31 @@ def test_times_of_several_jobs_count_from_their_releases() -> None:
     assert rates == pytest.approx([10 / 3, 60 / 9, 7 / 12.5, None])
 
 
+def test_a_job_of_several_has_the_iterations_of_its_longest_task() -> None:
+    """a/v, first of its job, runs once, a/w three times; beside it b runs five."""
+    tasks = (
+        Task("a/v", "x", iterations=1),
+        Task("a/w", "x", iterations=3),
+        Task("b/w", "x"),
+    )
+    job = Job(tasks, (), 5, settings={"jobs": {"a": {}, "b": {}}})
+    machines = (Machine("m", 1.0, 1.0),)
+    problem = Problem(Cluster(machines), job, Placement((0, 0, 0)))
+    times = np.array([[0.5] * 5, [2.0] * 5, [4.0] * 5])
+    run = Realization(times, np.empty((0, 5)))
+
+    found, other = job_times(simulate(problem, run), run, "oes", lambda _: Epoch(1, 10))
+
+    assert (found.end, found.alone, found.slowdown) == (6.0, 6.0, 1.0)
+    assert (other.end, other.alone) == (20.0, 20.0)
+    assert (found.samples_per_second, other.samples_per_second) == (10 / 2, 10 / 4)
+
+
 def test_a_job_without_batches_has_no_samples() -> None:
     assert pace(simulate(*two_machine_example(1)), None).samples_per_second is None
     assert seeds_per_iteration({"jobs": {"a": {"batch_size": 50}}}) is None
+    settings = {"batch_size": 50, "workers": 3, "samplers_per_worker": 2}
+    assert seeds_per_iteration(settings) == 150
 
 
 def test_several_jobs_have_no_iteration_time() -> None:
@@ -245,6 +298,10 @@ def test_functions_are_billed_by_the_100_ms_that_they_begin() -> None:
     hour = 0.01125 / 3600
     assert prices.functions(np.array([0.1])) == pytest.approx(2e-7 + 0.1 * hour)
     assert prices.functions(np.array([0.101])) == pytest.approx(2e-7 + 0.2 * hour)
+    # 0.1 three times is a hair more than 0.3: no fourth one has begun.
+    assert prices.functions(np.array([0.1 + 0.1 + 0.1])) == pytest.approx(
+        2e-7 + 0.3 * hour
+    )
     many = np.full(1_000_000, 0.05)
     assert prices.functions(many) == pytest.approx(0.20 + 1e5 * hour)
 
@@ -320,6 +377,27 @@ def test_a_machine_that_does_more_than_serve_parameters_is_a_server() -> None:
     hours = schedule.makespan / 3600
     assert cost.servers == pytest.approx(2 * 0.34 * hours)
     assert cost.parameter_servers == pytest.approx(0.17 * hours)
+
+
+def test_machines_are_paid_for_all_attempts_and_of_gates_as_servers() -> None:
+    """Task w takes 3 s on m0, behind 5 s of an attempt that died; m1 has a gate."""
+    tasks = (Task("w", "server"), Task("g", "gate", gate=True))
+    machines = (Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0))
+    problem = Problem(Cluster(machines), Job(tasks, (), 1), Placement((0, 1)))
+    run = Realization(np.array([[3.0], [0.0]]), np.empty((0, 1)))
+    schedule = replace(simulate(problem, run), outages=Outages(5.0, 2.0))
+
+    cost = schedule_cost(
+        schedule,
+        {"m0": 3600.0, "m1": 36.0},
+        Prices(),
+        functions=np.empty(0),
+        lost=np.empty(0),
+        parameter_kinds={"server"},
+    )
+
+    assert cost.seconds == 8.0
+    assert (cost.servers, cost.parameter_servers) == pytest.approx((0.08, 8.0))
 
 
 def test_a_launch_is_not_paid() -> None:

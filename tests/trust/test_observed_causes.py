@@ -1,0 +1,168 @@
+"""What each cause changes of a simulation, by hand from what was observed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.prediction.analysis.flow_counts import FlowCounts
+from emu.prediction.simulation import simulate
+from emu.problem import Realization, Schedule
+from emu.trust.causes import list_causes
+from emu.trust.changed_simulation import Change
+from emu.trust.observed import Observations, ProcessWaits
+from tests.trust.test_causes import (
+    ITERATIONS,
+    NONE,
+    SHAPE,
+    STATED,
+    problem,
+    simulated,
+)
+
+
+def changes_by_cause(
+    ran: Schedule, links: tuple[str, ...] = (), **observed: Any
+) -> dict[str, Change]:
+    """Return what each cause of a run changes, by its sentence."""
+    flows = [(0, n) for n in range(ITERATIONS)]
+    found = list_causes(ran, STATED, [*links], flows, Observations(**observed))
+    return {cause.sentence: cause.change for cause in found}
+
+
+def flow_counts(**given: Any) -> FlowCounts:
+    return FlowCounts(
+        **NONE | {name: np.broadcast_to(value, SHAPE) for name, value in given.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "counts", "seconds"),
+    [
+        # 300 real bytes go in 30 windows of 0.15 s of wall time each: 2.25 s for 1 s.
+        (
+            "small window",
+            {
+                "window": 10.0,
+                "allowed": 5.0,
+                "least_round_trip": 0.15,
+                "receiver_limited": 1.4,
+                "busy": 1.5,
+            },
+            1.25,
+        ),
+        # 15 B go in 0.1 s at 150 B per second of wall time; a round trip takes 0.2 s.
+        ("slow start", {"allowed": 15.0, "least_round_trip": 0.2}, 0.05),
+    ],
+)
+def test_windows_are_of_real_bytes_and_of_wall_time(
+    words: str, counts: dict[str, float], seconds: float
+) -> None:
+    """Every flow has 100 B in 1 s, emulated; 300 B and 2 s real."""
+    found = changes_by_cause(
+        STATED, counts=flow_counts(**counts), time_scale=2.0, byte_scale=3.0
+    )
+    (change,) = (found[said] for said in found if said.startswith(words))
+
+    sent = STATED.flow_bytes > 0
+    assert np.asarray(change.delays)[sent] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("window", "is_loss"), [(15.0, True), (5.0, False)])
+def test_what_a_small_buffer_threw_away_is_no_loss(
+    window: float, *, is_loss: bool
+) -> None:
+    """Less than the least that its sender ever began with; the longer wait counts."""
+    counts = flow_counts(
+        window=window,
+        allowed=[40.0, 10.0, 20.0, 30.0, 50.0],
+        busy=1.5,
+        receiver_limited=1.4,
+        hole=0.5,
+        timeouts=1.0,
+        timer=0.25,
+    )
+    found = changes_by_cause(STATED, counts=counts)
+    losses = [change.waits for said, change in found.items() if "lost" in said]
+
+    assert bool(losses) == is_loss
+    for waits in losses:
+        assert np.all(waits == 0.5)
+
+
+def test_a_clock_ahead_makes_flows_into_its_process_longer_and_tasks_shorter() -> None:
+    """Clock r is ahead by 3 s at the end, s by 1 s behind; a wall second is half."""
+    processes = {"r": ProcessWaits(clock=3.0), "s": ProcessWaits(clock=-1.0)}
+    (change,) = changes_by_cause(STATED, processes=processes, time_scale=2.0).values()
+
+    part = STATED.flow_end / STATED.length
+    flows = np.array([[3.0 + 1.0], [-1.0 - 3.0]]) * part / 2.0
+    assert np.asarray(change.delays) == pytest.approx(np.nan_to_num(flows))
+    tasks = np.array([[1.0] * ITERATIONS, [-3.0] * ITERATIONS]) / 2.0 / STATED.length
+    assert np.asarray(change.work) == pytest.approx(tasks)
+
+
+def test_traffic_of_others_takes_of_each_link_what_crossed_it() -> None:
+    (change,) = changes_by_cause(STATED, foreign={"a out": 30.0, "b in": 95.0}).values()
+
+    # A link keeps a tenth of its 100 B/s at least.
+    assert change.rates == pytest.approx({"a out": 0.7, "b in": 0.1})
+
+
+def test_waits_of_the_coordinator_before_and_within_its_turns_add_up() -> None:
+    ran = simulated(share=2 / 3)
+    start = float(ran.flow_start[0, 0])
+    late = {(0, 0): start + 1.0}
+    sends = {(0, 0): np.array([0.0, start - 0.1, start + 1.0, 0.0])}
+    turns = np.array([[start + 0.6, start + 1.0, 0.5, 0.25]])
+    said = changes_by_cause(
+        ran,
+        first=late,
+        sends=sends,
+        turns=turns,
+        processes={"s": ProcessWaits(core=0.7)},
+    )
+
+    assert (
+        "waits for a core: the coordinator most was ready and had none for 750 ms"
+        in said
+    )
+
+
+def test_the_slowest_disk_is_that_of_who_waited_longest_in_all() -> None:
+    """One step of s is late by 1 s, each of the five of r by 0.5 s."""
+    times = np.array([[1.0, 1.0, 2.0, 1.0, 1.0], [1.5] * ITERATIONS])
+    made = simulate(problem(), Realization(times, np.full(SHAPE, 100.0)), "maxmin")
+    processes = {"s": ProcessWaits(disk=1.0), "r": ProcessWaits(disk=2.5)}
+    said = changes_by_cause(replace(made, rates=None), processes=processes)
+
+    (disk,) = (sentence for sentence in said if sentence.startswith("slow disk"))
+    assert disk == "slow disk: r most waited for one, 2.5 s in all"
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_slow"),
+    [
+        # Of ten flows six found a queue of three round trips and more, then three.
+        ({"round_trip": [[0.4] * 5, [0.4, 0.1, 0.1, 0.1, 0.1]]}, True),
+        ({"round_trip": [[0.4] * 3 + [0.1] * 2, [0.1] * 5]}, False),
+        # What waited for lost segments all the while says nothing of a link.
+        ({"round_trip": [[0.4] * 5, [0.4] * 5], "hole": 0.5}, False),
+    ],
+)
+def test_a_queue_that_stands_doubts_what_a_link_carried_before(
+    counts: dict[str, Any], *, is_slow: bool
+) -> None:
+    """Flows took 1.5 s for 1 s over links that were sound before the run."""
+    sound = dict.fromkeys(["a out", "a in", "b out", "b in"], 1.0)
+    said = changes_by_cause(
+        simulated(share=2 / 3),
+        ("a out",),
+        counts=flow_counts(least_round_trip=0.1, **counts),
+        nics=sound,
+    )
+
+    assert any("a out is below" in sentence for sentence in said) == is_slow
