@@ -159,6 +159,104 @@ def test_no_schedule_of_lent_slots_beats_the_bound(seed: int) -> None:
     assert found.combined <= ready.simulate().makespan * (1 + 1e-12)
 
 
+#: Seconds of c, which takes a slot, of x and y elsewhere, and of r, which frees it.
+HELD = {"c": 1.0, "x": 2.0, "y": 5.0, "r": 3.0}
+
+
+def held(*more: Edge, iterations: int | None = None) -> tuple[Problem, Realization]:
+    """Return c -> x -> r and c -> y -> r, of two iterations of the last if stated."""
+    tasks = (
+        Task("c", "t", takes="lam", frees=""),
+        Task("x", "t"),
+        Task("y", "t"),
+        Task("r", "t", frees="lam", iterations=iterations),
+    )
+    machines = (
+        Machine("m0", 2.0, 2.0, slots={"lam": 1}, latency_out=1.0, latency_in=0.25),
+        Machine("m1", 4.0, 4.0, latency_out=0.25, latency_in=0.5),
+    )
+    edges = (Edge(0, 1), Edge(0, 2), Edge(1, 3), Edge(2, 3), *more)
+    problem = Problem(Cluster(machines), Job(tasks, edges, 3), Placement((0, 1, 1, 0)))
+    times = np.array([[seconds] * 3 for seconds in HELD.values()])
+    volumes = np.array([[2.0] * 3, [4.0] * 3, [6.0] * 3, [8.0] * 3, [200.0] * 3])
+    return problem, Realization(times, volumes[: len(edges)])
+
+
+def test_a_slot_is_held_for_the_longer_of_two_ways_with_its_latencies() -> None:
+    """By y: 1 s of c, 2 and 1.5 s there, 5 s, 4 and 0.5 s back, 3 s of r."""
+    found = bounds(*held())
+
+    assert (found.combined, found.binding) == (pytest.approx(3 * 17.0), "lam of m0")
+
+
+def test_what_an_iteration_before_sends_holds_no_slot() -> None:
+    """From c to r, one iteration later, 200 B at 2 B/s: not after the first."""
+    problem, realization = held(Edge(0, 3, lag=1))
+    # A handoff would take no time: c stands elsewhere, with the slots.
+    machines = problem.cluster.machines
+    third = replace(machines[0], name="m2")
+    moved = replace(
+        problem,
+        cluster=Cluster((*machines, third)),
+        placement=Placement((2, 1, 1, 2)),
+    )
+
+    for case in (problem, moved):
+        assert bounds(case, realization).combined <= makespan(case, realization) * SLACK
+
+
+def test_a_slot_that_is_kept_in_the_end_is_held_by_who_took_it() -> None:
+    """The third slot of c is not given back: r, of 99 s then, runs twice."""
+    problem, realization = held(iterations=2)
+    times = realization.times.copy()
+    times[3, 2] = 99.0
+    run = Realization(times, realization.volumes)
+
+    assert bounds(problem, run).combined <= makespan(problem, run) * SLACK
+
+
+def test_of_two_slots_that_meet_none_is_known_to_end() -> None:
+    """Both c and x take one, and r and y give them back, whichever they are."""
+    tasks = (
+        Task("c", "t", takes="lam", frees=""),
+        Task("x", "t", takes="lam", frees=""),
+        Task("y", "t", frees="lam"),
+        Task("r", "t", frees="lam"),
+    )
+    edges = (Edge(0, 2), Edge(1, 2), Edge(0, 3), Edge(1, 3))
+    machine = Machine("m0", 2.0, 2.0, slots={"lam": 2})
+    problem = Problem(Cluster((machine,)), Job(tasks, edges, 2), Placement((0,) * 4))
+    times = np.array([[seconds] * 2 for seconds in HELD.values()])
+    run = Realization(times, np.zeros((4, 2)))
+
+    found = bounds(problem, run).combined
+    assert 0 < found <= makespan(problem, run) * SLACK
+
+
+def test_behind_all_bytes_of_a_link_that_changes_comes_the_shortest_rest() -> None:
+    """40 B by 6 s, over 10 and then 5 B/s; then b takes 3 s."""
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 1)
+    machines = Machine("m0", 20.0, 20.0), Machine("m1", 10.0, 20.0)
+    cluster = Cluster(machines, changes=(CapacityChange(2.0, "m1 in", 5.0),))
+    problem = Problem(cluster, job, Placement((0, 1)))
+    run = Realization(np.array([[0.0], [3.0]]), np.array([[40.0]]))
+
+    assert simulate(problem, run).makespan == 9.0
+    assert bounds(problem, run).combined == 9.0
+    theorem = optimality(simulate(problem, run), run, "oes")["theorem1"]
+    assert theorem["delta_seen"] == 1
+    assert theorem["certificate_seen"] == 4.0 + 3.0
+
+
+def test_theorem_1_promises_nothing_of_turns_on_a_channel() -> None:
+    problem, realization = two_machine_example(3)
+    edges = tuple(replace(edge, channel="c") for edge in problem.job.edges)
+    turns = replace(problem, job=replace(problem.job, edges=edges))
+    schedule = simulate(turns, realization)
+
+    assert optimality(schedule, realization, "oes")["theorem1"]["kept"] is False
+
+
 def test_after_the_last_of_many_flows_comes_the_shortest_rest() -> None:
     """80 B over a NIC of 10, then 5 B/s, by 13 s; b takes 10 s after its 40, d 1 s."""
     kinds = {"a": 1.0, "b": 10.0, "c": 5.0, "d": 1.0}

@@ -51,6 +51,8 @@ def test_a_flow_that_was_waited_for_has_landed_before_the_next_part() -> None:
     for link in waits:
         served = schedule.flow_end[link.edge, link.iteration]
         assert link.start == pytest.approx(served)
+        # It holds no port any more.
+        assert link.port == -1
 
 
 def test_a_process_lives_until_its_bytes_have_arrived() -> None:

@@ -13,11 +13,22 @@ from hypothesis import strategies as st
 from emu.prediction.analysis.error_budget import (
     DelayCause,
     divide,
+    drift_of_machines,
     error_budget,
     send_rows,
 )
 from emu.prediction.simulation import simulate
-from emu.problem import Realization, Schedule
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
 from emu.testing import two_machine_example
 
 SECONDS = st.floats(-5, 5)
@@ -133,3 +144,43 @@ def test_rows_come_from_all_processes() -> None:
         (1, 2): [3.0, 4.0, 5.0, 6.0],
         (7, 0): [1.0] * 4,
     }
+
+
+def _two_flows(size: float) -> Schedule:
+    """Return a task of 1 s that sends twice, at 10 B/s; b takes 1 s for each."""
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 2)
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    return simulate(problem, Realization(np.ones((2, 2)), np.full((1, 2), size)))
+
+
+def test_first_bytes_are_late_from_when_their_flow_may_go() -> None:
+    """The second flow is ready at 2 s, and waits for the first until 6 s."""
+    kernel = _two_flows(50.0)
+    first = {(0, n): float(kernel.flow_start[0, n]) + 0.25 for n in (0, 1)}
+
+    budget = error_budget(kernel, _two_flows(30.0), {}, first=first)
+
+    assert budget[DelayCause.FIRST_BYTES] == pytest.approx(0.5)
+    assert budget[DelayCause.NETWORK] == pytest.approx(4.0 - 0.5)
+
+
+def test_flows_drift_apart_with_the_machine_that_sends_them() -> None:
+    drifts = drift_of_machines(_two_flows(50.0), _two_flows(30.0))
+
+    assert drifts == {"m0": pytest.approx(4.0)}
+
+
+def test_a_notice_is_late_from_when_there_was_something_to_send() -> None:
+    """Due at 10 s: queued at 10.4, notified at 10.9, sent at 11 and there at 11.5."""
+    parts = divide(10.0, 11.5, np.array([11.0, 10.4, 10.9, 0.02]))
+
+    assert parts == pytest.approx(
+        {
+            DelayCause.CPU: 0.4,
+            DelayCause.CONTROL: 0.5,
+            DelayCause.LOOP_LAG: 0.02,
+            DelayCause.SHAPING: 0.08,
+            DelayCause.COPYING: 0.5,
+        }
+    )

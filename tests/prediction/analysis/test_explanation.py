@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
 import emu
 from emu.prediction.analysis.critical_path import critical_path
-from emu.prediction.analysis.explanation import Explanation, cause_rows, explain
+from emu.prediction.analysis.explanation import (
+    Explanation,
+    cause_rows,
+    death_rows,
+    explain,
+)
 from emu.prediction.simulation import makespan, simulate
-from emu.problem import Problem, Realization
+from emu.problem import Outages, Problem, Realization
 from emu.report.explanation_tables import explanation_tables
 from emu.report.terminal import terminal
 from emu.runs.recorded_run import realization_of
@@ -74,10 +80,18 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
     }
 
 
+def test_what_deaths_add_is_recovery_and_the_rest_of_the_attempts() -> None:
+    emulated, _ = schedules()
+    died = replace(emulated, outages=Outages(7.0, 2.0))
+
+    rows = {row["what"]: row["seconds"] for row in death_rows(died)}
+    assert rows == {"recovery": 2.0, "attempts that ended": 5.0}
+
+
 def test_slots_are_named_with_their_machine() -> None:
-    """Two workers share the one gpu of m0; no task waits for that of m1."""
+    """Two workers share the one gpu of m1; no task waits for that of m0."""
     tasks = [
-        {"name": f"w{n}", "time": "1 s", "slot": "gpu", "pin": f"m{n // 2}"}
+        {"name": f"w{n}", "time": "1 s", "slot": "gpu", "pin": f"m{(n + 1) // 2}"}
         for n in range(3)
     ]
     job = {"system": "custom", "iterations": 2, "tasks": tasks}
@@ -87,7 +101,7 @@ def test_slots_are_named_with_their_machine() -> None:
     rows = cause_rows(schedule.problem, critical_path(schedule))
 
     waited = {row["pool"]: row["seconds"] for row in rows if row["cause"] == "slot"}
-    assert waited == {"gpu of m0": 3.0}
+    assert waited == {"gpu of m1": 3.0}
 
 
 def test_a_job_that_is_pinned_is_not_placed_anew() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -77,6 +79,26 @@ def test_one_sender_no_faster_than_the_sink_fills_nothing() -> None:
 def test_a_nic_that_sends_a_packet_in_more_than_a_queue_lasts() -> None:
     assert forecast(*incast(2, 5e4, out=PACKET / 0.019)).at_risk == 0
     assert forecast(*incast(2, 5e4, out=PACKET / 0.021)).at_risk == 2
+
+
+def test_one_slow_nic_among_fast_ones_sends_no_fluid() -> None:
+    """Of 10 kB each the fast one alone would fill nothing."""
+    problem, run = incast(2, 1e4)
+    fast, slow, sink = problem.cluster.machines
+    slow = replace(slow, bandwidth_out=PACKET / 0.021)
+    for machines in ((fast, slow, sink), (slow, fast, sink)):
+        mixed = replace(problem, cluster=Cluster(machines))
+        assert forecast(mixed, run).at_risk == 2
+
+
+def test_a_flow_that_begins_meets_those_that_are_under_way() -> None:
+    """A second sender begins 1 s later, and both send faster than the sink drains."""
+    problem, run = incast(2, 2e6)
+    later = Realization(np.array([[0.0], [1.0], [0.0]]), run.volumes)
+
+    found = forecast(problem, later)
+
+    assert (found.at_risk, found.flows) == (1, 2)
 
 
 @settings(max_examples=60, deadline=None)

@@ -132,6 +132,19 @@ def test_connections_meet_that_use_one_queue_at_a_time() -> None:
     assert meetings(rows, lambda *_: 0) == []
 
 
+def test_a_long_connection_meets_all_that_come_and_go_beside_it() -> None:
+    """From port 1 for 9 s; beside it 2, until 3 s, and 3, from 5 to 6 s."""
+    spans = [(1, 0.0, 9.0), (2, 2.0, 3.0), (3, 5.0, 6.0)]
+    rows = np.zeros(6, PACKET)
+    rows["destination"] = 1
+    rows["destination_port"] = 80
+    rows["source_port"] = np.repeat([port for port, _, _ in spans], 2)
+    rows["time"] = np.ravel([(first, last) for _, first, last in spans])
+    rows.sort(order="time")
+
+    assert meetings(rows, lambda *_: 0) == [(1, 2), (1, 3)]
+
+
 def test_a_matrix_has_names() -> None:
     named = name_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
 
