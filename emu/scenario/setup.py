@@ -180,8 +180,9 @@ def planning_seconds(experiment: Experiment) -> dict[str, float]:
         dataset = open_for(settings)
         for name in section.planning(settings):
             cause = PLANNED[name]
-            seconds_per_edge = getattr(rates, name)
-            seconds[cause] = dataset.edges * seconds_per_edge
+            length = dataset.edges * getattr(rates, name)
+            # Jobs that are there together are prepared one after the other.
+            seconds[cause] = seconds.get(cause, 0.0) + length
     return {cause: length for cause, length in seconds.items() if length}
 
 

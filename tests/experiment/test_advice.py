@@ -363,8 +363,17 @@ def test_levers_stay_within_what_a_file_can_state() -> None:
 
 
 def test_a_network_is_faster_in_all_of_its_links() -> None:
-    nic = {"in": "5 Gbit/s", "out": "5 Gbit/s", "latency": {"in": "1 ms", "out": "0 s"}}
-    nics = [{"name": name, "nic": nic} for name in ("a", "b")]
+    nics = [
+        {
+            "name": "a",
+            "nic": {
+                "in": "5 Gbit/s",
+                "out": "2 Gbit/s",
+                "latency": {"in": "1 ms", "out": "7 ms"},
+            },
+        },
+        {"name": "b", "nic": {"in": "3 Gbit/s", "out": "4 Gbit/s"}},
+    ]
     racks = [
         {"name": f"r{name}", "machines": [name], "uplink": {"in": "1 GB/s", "out": out}}
         for name, out in (("a", "2 GB/s"), ("b", "3 GB/s"))
@@ -377,7 +386,22 @@ def test_a_network_is_faster_in_all_of_its_links() -> None:
     was, now = (one.cluster.build().links for one in (scenario, faster))
     assert [one.capacity for one in now] == [4 * one.capacity for one in was]
     assert any("up" in one.name for one in was)
-    assert levers["latency of NICs"].now == 1e-3
+    assert levers["latency of NICs"].now == 7e-3
+
+
+def test_the_dearest_machine_and_every_collecting_are_changed_alone() -> None:
+    rates = {**RATES, "collect": "200 ps", "collect_device": "30 ps"}
+    machines = [dict(machine) for machine in FILE["cluster"]["machines"]]
+    machines[-1]["price"] = "4 $/h"
+    scenario = scenario_of(cluster={"machines": machines}, job={**JOB, "rates": rates})
+    levers = {lever.name: lever for lever in list_levers(scenario, priced=True)}
+
+    dearer = load(scenario, levers["the dearest machines"].edit(2.0))
+    prices = [machine.price for machine in dearer.stated_cluster.machines]
+    assert prices == [1.0, 8.0]
+    faster = load(scenario, levers["collecting"].edit(4.0))
+    found: Any = faster.job.operation_rates
+    assert (found.collect, found.collect_device) == pytest.approx((50e-12, 7.5e-12))
 
 
 @pytest.mark.parametrize(

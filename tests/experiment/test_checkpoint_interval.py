@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from emu.experiment.checkpoint_interval import (
+    _mean,
+    _with_interval,
     copies_line,
     intervals,
     not_sought,
@@ -45,16 +47,40 @@ def test_a_checkpoint_that_outlasts_the_machines_is_taken_once() -> None:
     assert young_daly(5.0, 2.0)[1] == 2.0
 
 
+def test_dalys_expansion_holds_up_to_twice_the_time_between_deaths() -> None:
+    """The root of (1 - x) exp(x) = exp(-takes / between) is the best share of work."""
+    takes = 3.0
+    between = 2.0
+    shares = np.linspace(0.0, 1.0, 10_001)
+    falls_to = (1 - shares) * np.exp(shares)
+    best = between * shares[np.argmax(falls_to <= math.exp(-takes / between))]
+    _, daly = young_daly(takes, between)
+    assert daly == pytest.approx(best, rel=0.05)
+    assert daly < 0.9 * between
+
+
 def test_the_best_by_simulation_is_near_dalys() -> None:
     found = intervals(ready("every: 40 iterations, takes: 30 ms"))
     assert found is not None
     assert found.between == 2.0  # three machines
     assert found.iteration == pytest.approx(0.0512, rel=0.02)
+    young, daly = young_daly(0.03, found.between)
+    assert found.young == pytest.approx(young / found.iteration)
+    assert found.daly == pytest.approx(daly / found.iteration)
     assert 0.5 < found.best / found.daly < 2.0
     assert found.means[found.best] == min(found.means.values())
     assert found.means[40] > 1.1 * found.means[found.best]
     assert f"every {found.best} iterations would be best" in found.line()
     assert found.to_json()["means"]["40"] == found.means[40]
+
+
+def test_who_ends_last_may_die_until_then() -> None:
+    """Stores are over tens of milliseconds before: of these a late kill is none."""
+    experiment = ready("every: 5 iterations, takes: 30 ms", iterations=9)
+    whole = _with_interval(experiment, 5).simulate()
+    late = whole.makespan - 1e-3
+    gaps = np.array([[late, 1e6]])
+    assert _mean(experiment, 5, gaps) > whole.makespan + 0.2
 
 
 def test_without_a_rate_or_a_cost_none_is_computed() -> None:

@@ -94,6 +94,33 @@ def test_when_a_port_can_have_carried_bytes() -> None:
     assert steps.cut_for_good == [0]
 
 
+def test_what_comes_last_of_a_port_says_whether_it_is_cut_for_good() -> None:
+    faults = [
+        Fault("m0 out", 2.0, 4.0),
+        Fault("m1 in", 3.0, 5.0, 0.5),
+        Fault("m1 in", 6.0, math.inf),
+    ]
+    steps = with_faults(CLUSTER, faults).links.steps
+    assert steps.cut_for_good == [3]
+
+
+def test_every_change_of_a_port_loses_from_what_it_had_by_then() -> None:
+    changes = (
+        CapacityChange(1.0, "m1 in", 5.0),
+        CapacityChange(2.0, "m1 out", 1.0),
+        CapacityChange(4.0, "m1 in", 2.0),
+        CapacityChange(7.0, "m1 in", 6.0),
+    )
+    steps = Cluster(CLUSTER.machines, changes=changes).links.steps
+    # Of m1 7 come in at first, and 3 go out.
+    assert steps.losses.tolist() == [
+        [1.0, 3, 2.0],
+        [2.0, 2, 2.0],
+        [4.0, 3, 3.0],
+        [7.0, 3, -4.0],
+    ]
+
+
 def test_times_in_which_something_is_slow_or_stands_still() -> None:
     faults = [
         Fault("m0 out", 2.0, 4.0),

@@ -15,8 +15,9 @@ from emu.cli import app
 from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Profile
-from emu.scenario import ProfileFile, build_job, load, write_profile
+from emu.scenario import ProfileFile, build_job, load, prepare, write_profile
 from emu.scenario.scenario_file import loads
+from emu.scenario.setup import planning_seconds
 
 #: 125 and 25 MB/s.
 FAST, SLOW = 1.25e8, 2.5e7
@@ -340,3 +341,34 @@ def test_what_a_cache_has_to_know_takes_time_before_time_0(policy: str) -> None:
     causes = emu.setup(scenario)["causes"]
     found = causes.get("precomputing", {"seconds": 0.0})["seconds"]
     assert found == pytest.approx(by_hand[policy])
+
+
+def test_jobs_that_are_there_together_are_prepared_one_after_the_other() -> None:
+    """Each as it is alone: of other graphs, parts and rows that caches keep."""
+    names = ("aggregate", "multiply", "sample", "collect", "step", "launch")
+    job: dict[str, Any] = {
+        "system": "dgtp",
+        "rates": dict.fromkeys(names, "3 ns") | {"partition": "2 us"},
+        "cache": {"policy": "vip", "share": 0.1},
+        "model": {"hidden": 8, "layers": 2},
+        "batch_size": 4,
+        "iterations": 3,
+    }
+    jobs = [
+        job | {"dataset": {"name": "products-like", "scale": scale}, "fanouts": fanouts}
+        for scale, fanouts in ((0.001, [2, 2]), (0.0005, [2, 3]))
+    ]
+    document = {key: TRAINING[key] for key in ("name", "cluster")}
+    document |= {"placement": {"policy": "round_robin"}}
+    alone = [document | {"job": job} for job in jobs]
+    items = [{"name": f"j{n}", "job": job} for n, job in enumerate(jobs)]
+    together = document | {"jobs": items, "place_jobs": "joint"}
+    seconds, *parts = [
+        planning_seconds(prepare(loads(json.dumps(stated))))
+        for stated in (together, *alone)
+    ]
+    first, second = parts
+    assert first["partitioning"] > second["partitioning"] > 0
+    for cause, length in seconds.items():
+        assert length == pytest.approx(first[cause] + second[cause])
+    assert len(seconds) == 2
