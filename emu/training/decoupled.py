@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from typing_extensions import override
 
 from emu.graph_data import Dataset, open_for
 from emu.problem.workloads.column_slices import STAGES, Slices
@@ -29,19 +28,13 @@ class _Dense(LayerTensors):
         activation = settings["model"]["activation"]
         self._activate = getattr(torch, activation)
 
-    @override
-    def load(self, flat: Array) -> None:
-        """Copy a flat parameter vector into the model, and forget its gradient."""
-        super().load(flat)
-        self._flat.grad = None
-
     def rows_after(self, features: Array) -> Tensor:
         """Return the rows after all dense layers."""
         from torch.nn.functional import linear
 
         hidden = as_tensor(features)
         for number in range(self.layers):
-            weight, bias = self._tensors_of(number)
+            weight, bias = self._tensors[number]
             rows = hidden
             if number:
                 rows = self._activate(hidden)
@@ -60,8 +53,7 @@ class _Dense(LayerTensors):
     @property
     def gradient(self) -> Array:
         """Gradient of the flat parameters."""
-        gradient = self._flat.grad
-        return np.asarray(gradient.numpy())
+        return self._copy_gradient()
 
 
 class TensorPart:

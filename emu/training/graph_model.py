@@ -48,7 +48,7 @@ class GraphModel(LayerTensors):
 
     def layer(self, number: int, block: Block, hidden: Tensor) -> Tensor:
         """Return the vectors of a block's destinations after one layer."""
-        tensors = self._tensors_of(number)
+        tensors = self._tensors[number]
         vectors = self._layer(block, hidden, *tensors)
         if number == self.layers - 1:
             return vectors
@@ -88,10 +88,10 @@ class GraphModel(LayerTensors):
             return self.scores(blocks, features)
 
         # Gradients would be added to those of the step before.
-        self._flat.grad = None
+        self._forget_gradient()
         loss, accuracy = add_gradients(scores_of, batches)
-        gradient = self._flat.grad
-        return gradient.numpy(), loss, accuracy
+        gradient = self._copy_gradient()
+        return gradient, loss, accuracy
 
     def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""

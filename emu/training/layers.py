@@ -30,6 +30,8 @@ Array: TypeAlias = NDArray[Any]
 Positions: TypeAlias = NDArray[np.int32]
 #: Ends of the edges of a block: positions of their sources, of their destinations.
 EdgeEnds: TypeAlias = tuple[Positions, Positions]
+#: Of a tensor.
+Shape: TypeAlias = tuple[int, ...]
 #: ``Job.settings``, to read.
 JobSettings: TypeAlias = Mapping[str, Any]
 
@@ -301,24 +303,43 @@ class LayerTensors:
 
         torch.set_num_threads(1)
         model = settings["model"]
-        shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
-        self._shapes = list(shapes)
-        flat_shapes = chain.from_iterable(self._shapes)
-        self._sizes = [prod(shape) for shape in flat_shapes]
-        self._dtype = getattr(torch, settings["precision"])
-        self._flat: Tensor = torch.zeros(
-            sum(self._sizes),
-            dtype=self._dtype,
-            requires_grad=True,
-        )
+        layers = layer_shapes(model, dataset.feature_length, dataset.classes)
+        shapes_of_layers = list(layers)
+        flat_shapes = chain.from_iterable(shapes_of_layers)
+        size = sum(map(prod, flat_shapes))
+        dtype = getattr(torch, settings["precision"])
+        self._dtype = dtype
+        self._flat: Tensor = torch.zeros(size, dtype=dtype)
+        self._flat_gradient: Tensor = torch.zeros(size, dtype=dtype)
+        self._tensors = self._views(shapes_of_layers)
+
+    def _views(self, shapes_of_layers: Sequence[Sequence[Shape]]) -> list[list[Tensor]]:
+        """Return the tensors of every layer, whose gradients gather in a flat one.
+
+        As parts of one tensor, each of a layer's would have a gradient of all layers,
+        of zeros but for itself: a seventh of the time of a small batch.
+        """
+        start = 0
+        layers = []
+        for shapes in shapes_of_layers:
+            tensors = []
+            for shape in shapes:
+                end = start + prod(shape)
+                tensor = self._flat[start:end].view(shape)
+                tensor.requires_grad_()
+                tensor.grad = self._flat_gradient[start:end].view(shape)
+                tensors.append(tensor)
+                start = end
+            layers.append(tensors)
+        return layers
 
     @property
     def layers(self) -> int:
         """Number of layers."""
-        return len(self._shapes)
+        return len(self._tensors)
 
     def load(self, flat: Array) -> None:
-        """Copy a flat parameter vector into the model.
+        """Copy a flat parameter vector into the model, and forget its gradient.
 
         Raises ValueError when its length is not the model's.
         """
@@ -330,19 +351,16 @@ class LayerTensors:
         with torch.no_grad():
             # In place: the layers' tensors are views of this vector.
             self._flat.copy_(as_tensor(flat))
+        self._forget_gradient()
 
-    def _tensors_of(self, number: int) -> list[Tensor]:
-        earlier_layers = self._shapes[:number]
-        first = sum(len(shapes) for shapes in earlier_layers)
-        shapes = self._shapes[number]
-        end = first + len(shapes)
-        # Views of one vector: gradients of all layers gather in its own.
-        parts = self._flat.split(self._sizes)
-        tensors = []
-        for part, shape in zip(parts[first:end], shapes, strict=True):
-            tensor = part.view(shape)
-            tensors.append(tensor)
-        return tensors
+    def _forget_gradient(self) -> None:
+        """Have what backward passes add begin at 0."""
+        self._flat_gradient.zero_()
+
+    def _copy_gradient(self) -> Array:
+        """Return what backward passes have added so far, flat."""
+        gradient = self._flat_gradient.numpy()
+        return np.array(gradient)
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,18 +219,13 @@ class PartModel(LayerTensors):
     @override
     def load(self, flat: Array) -> None:
         """Copy a flat parameter vector into the model, and forget its gradient."""
-        import torch
-
         super().load(flat)
-        # Backward passes of the layers add to it, one after the other.
-        self._flat.grad = torch.zeros_like(self._flat)
         self._steps.clear()
 
     @property
     def gradient(self) -> Array:
         """Gradient of the parameters from all layers whose backward pass is done."""
-        gradient = self._flat.grad
-        return np.asarray(gradient.numpy())
+        return self._copy_gradient()
 
     def forward(self, number: int, rows: Array) -> Array:
         """Return the vectors of the local vertices after a layer, numbered from 0.
@@ -245,7 +240,7 @@ class PartModel(LayerTensors):
         hidden = as_tensor(rows).to(self._dtype)
         hidden.requires_grad_(number > 0)  # features need no gradient
         local = len(self._parts[number].local)
-        tensors = self._tensors_of(number)
+        tensors = self._tensors[number]
         sums = self._sums[number]
         vectors = self._layer(sums, local, hidden, *tensors)
         if number < self.layers - 1:
