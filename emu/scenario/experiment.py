@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,8 +109,8 @@ class Experiment:
     problem: Problem
     realization: Realization
     """Times and volumes stated, drawn from the profile, or counted in the graph."""
-    placed: PlacementResult | None = None
-    """Result of the search for a placement, where there was one."""
+    found: PlacementResult | None = None
+    """Result of the search for a placement, which may not have been simulated yet."""
     unchosen: Scenario | None = None
     """The scenario that leaves its machines open; None where they are no choice."""
     until: UntilSection | None = None
@@ -298,6 +299,11 @@ class Experiment:
         starts = schedule.task_start[self._keepers(), column]
         return self.began + float(starts.max())
 
+    @cached_property
+    def placed(self) -> PlacementResult | None:
+        """Result of the search for a placement, where there was one."""
+        return None if self.found is None else self.found.judged()
+
     @property
     def tasks(self) -> dict[str, str]:
         """Task -> machine, by name; as ``placement.tasks`` of a scenario has it."""
@@ -310,7 +316,7 @@ class Experiment:
         problem = self.problem
         is_fixed = problem.job.fixed
         # Where all is pinned nothing was searched, whatever the policy.
-        search = None if is_fixed else self.placed
+        search = None if is_fixed else self.found
         is_optimal = is_fixed or (search is not None and search.optimal)
         # Of machines that can be chosen: those that jobs bring along are always there.
         names = scenario.stated_cluster.names
@@ -399,8 +405,7 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
         built = _build(variant)
         candidate = _place_built(variant, built, progress)
         # The scenario as it is comes first: others have to be worth the change.
-        length = _length(best)
-        limit = length * (1 - WORTHWHILE)
+        limit = _length(best) * (1 - WORTHWHILE)
         if _length(candidate) < limit:
             best = candidate
 
@@ -463,8 +468,7 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            key = _key_of_dataset(scenario)
-            _locate_error(error, scenario, key)
+            _locate_error(error, scenario, _key_of_dataset(scenario))
         raise
     return job, cluster, realization
 
@@ -474,8 +478,7 @@ def _key_of_dataset(scenario: Scenario) -> str:
     # The error names the data set and no job: each is tried again until one fails.
     for position, (_, part) in enumerate(scenario.parts()):
         try:
-            job = build_job(part)
-            realize(part, job)
+            realize(part, build_job(part))
         except DataError:
             return f"jobs.{position}.job.dataset"
     return "job.dataset"
@@ -524,7 +527,7 @@ def _place_built(
         scenario=scenario,
         problem=problem,
         realization=problem.stretch(realization),
-        placed=outcome,
+        found=outcome,
         # Only now: who dies with a machine follows from the placement.
         kills=scenario.kills(problem),
     )

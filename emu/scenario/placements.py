@@ -103,6 +103,8 @@ def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
         options["transfers"] = transfers
         options["iterations"] = count
         options["cost"] = _joint_cost(scenario)
+    if section.policy == "best":
+        options["judged"] = False
     if section.policy == "etp":
         options["mu"] = section.tolerance
         options["beta"] = section.beta

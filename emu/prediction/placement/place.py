@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def best_placement(
     cost: JobsCost | None = None,
     known: Iterable[Placement] = (),
     progress: Progress | None = None,
+    judged: bool = True,
 ) -> PlacementResult:
     """Return the best placement found of the run that ``reference`` predicts.
 
@@ -107,6 +109,9 @@ def best_placement(
         Simulated iterations of the run per candidate, evenly spread over it; without
         ``transfers`` fewer where that leaves under 16 candidates, at least 3. All where
         tasks take slots that others give back.
+    judged
+        False: where all tasks are pinned their one placement is simulated only by who
+        asks for it, unless the job might end nowhere.
     """
     rates = "oes" if policy == "portfolio" else policy
     count = _count_iterations(job, rates, iterations, fits=transfers is None)
@@ -118,7 +123,10 @@ def best_placement(
         columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
         run = Realization(profile.times[:, columns], profile.volumes[:, columns])
     if job.fixed and cost is None:
-        return replace(_only(short, cluster, run, rates), budget=transfers)
+        only = _only(short, cluster, run, rates)
+        if judged or _may_hang(job, cluster, rates):
+            only = only.judged()
+        return replace(only, budget=transfers)
 
     # Read twice: an iterator would be empty the second time.
     known = [*known]
@@ -257,22 +265,43 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
     if placement.violations(job, cluster):
         raise InfeasiblePlacement(endless(cluster))
 
-    problem = Problem(cluster, job, placement)
-    try:
-        took = makespan(problem, problem.stretch(run), policy)
-    except SchedulingError:
-        raise InfeasiblePlacement(endless(cluster)) from None
     return PlacementResult(
         placement=placement,
         policy="best",
-        makespan=took,
-        start_makespan=took,
         candidates=1,
-        evaluations=1,
         iterations=job.iterations,
-        history=((1, took),),
         optimal=True,
+        simulated=partial(_simulate_only, job, cluster, run, policy, placement),
     )
+
+
+def _simulate_only(
+    job: Job,
+    cluster: Cluster,
+    run: Realization,
+    policy: str,
+    placement: Placement,
+) -> float:
+    """Return the makespan; raises InfeasiblePlacement where the job ends nowhere."""
+    problem = Problem(cluster, job, placement)
+    try:
+        return makespan(problem, problem.stretch(run), policy)
+    except SchedulingError:
+        raise InfeasiblePlacement(endless(cluster)) from None
+
+
+def _may_hang(job: Job, cluster: Cluster, policy: str) -> bool:
+    """Return True where only a simulation tells whether a job ends.
+
+    Tasks keep slots beyond their ends, machines tune how many there are, a link carries
+    nothing any more, or the rule is one's own.
+    """
+    for task in job.tasks:
+        if task.takes and task.gives_back != task.takes:
+            return True
+    if cluster.tuners or cluster.links.steps.cut_for_good:
+        return True
+    return policy_named(policy).rates is not None
 
 
 def _judge(arrays: Candidates, placement: Placement, limit: float = math.inf) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -310,11 +310,30 @@ class PlacementResult:
     """(candidates so far, best makespan) at the start and at every improvement."""
     optimal: bool = False
     """True where no feasible placement is better under the same draws."""
+    simulated: Callable[[], float] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Returns the makespan of the one placement that there is, where nobody has asked
+    for it yet; None where it is known, or nothing is."""
+
+    def judged(self) -> PlacementResult:
+        """Return the result with the makespan of the one placement that there is."""
+        if self.simulated is None:
+            return self
+        makespan = self.simulated()
+        return replace(
+            self,
+            makespan=makespan,
+            start_makespan=makespan,
+            evaluations=1,
+            history=((1, makespan),),
+            simulated=None,
+        )
 
     def _repr_html_(self) -> str:
         """Return the fields but the placement and the history, for notebooks."""
         rows = []
-        for name, value in vars(self).items():
+        for name, value in vars(self.judged()).items():
             if value and name not in {"placement", "history"}:
                 rows.append((name, value))
         return html_table(f"placement by {self.policy}", (), rows)

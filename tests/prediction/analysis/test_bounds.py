@@ -186,7 +186,8 @@ def test_a_slot_is_held_for_the_longer_of_two_ways_with_its_latencies() -> None:
     """By y: 1 s of c, 2 and 1.5 s there, 5 s, 4 and 0.5 s back, 3 s of r."""
     found = bounds(*held())
 
-    assert (found.combined, found.binding) == (pytest.approx(3 * 17.0), "lam of m0")
+    assert found.combined == pytest.approx(3 * 17.0)
+    assert found.binding == "lam of m0"
 
 
 def test_what_an_iteration_before_sends_holds_no_slot() -> None:

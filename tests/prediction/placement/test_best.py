@@ -258,8 +258,13 @@ def test_pins_that_overload_a_machine_are_named_with_what_is_missing() -> None:
         best_placement(Job(tasks, (), 1), Cluster(machines), run)
 
 
+@pytest.mark.parametrize("judged", [True, False])
 @pytest.mark.parametrize("seed", range(60))
-def test_a_pinned_job_is_judged_as_one_that_is_searched(seed: int) -> None:
+def test_a_pinned_job_is_judged_as_one_that_is_searched(
+    seed: int,
+    *,
+    judged: bool,
+) -> None:
     """Every placement that holds its slots is taken, and every other one refused."""
     rng = np.random.default_rng([17, seed])
     job, cluster, run = split_slots(rng)
@@ -275,10 +280,32 @@ def test_a_pinned_job_is_judged_as_one_that_is_searched(seed: int) -> None:
     )
     took = length(Problem(cluster, pinned, Placement(machine_of)), run)
     if took == np.inf:
+        # Also where nobody asks for the makespan: the job would never end.
         with pytest.raises(InfeasiblePlacement):
-            best_placement(pinned, cluster, run, iterations=job.iterations)
+            best_placement(
+                pinned, cluster, run, iterations=job.iterations, judged=judged
+            )
         return
-    best = best_placement(pinned, cluster, run, iterations=job.iterations)
+    found = best_placement(
+        pinned, cluster, run, iterations=job.iterations, judged=judged
+    )
+    best = found.judged()
+    assert best == best_placement(pinned, cluster, run, iterations=job.iterations)
     assert best.placement.machine_of == machine_of
     assert best.makespan == took
     assert best.optimal
+
+
+def test_one_placement_is_simulated_when_somebody_asks() -> None:
+    tasks = tuple(
+        Task(name, "w", demands={"gpu": 1.0}, takes="gpu", pinned="m0") for name in "ab"
+    )
+    cluster = Cluster((Machine("m0", 1.0, 1.0, {"gpu": 2.0}, slots={"gpu": 1}),))
+    run = Realization(np.array([[1.0], [2.0]]), np.ones((0, 1)))
+
+    unjudged = best_placement(Job(tasks, (), 1), cluster, run, judged=False)
+
+    assert unjudged.makespan is None
+    assert unjudged.history == ()
+    assert unjudged.judged().makespan == 3.0
+    assert unjudged.judged().history == ((1, 3.0),)
