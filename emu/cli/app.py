@@ -256,10 +256,14 @@ class Commands(TyperGroup):
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that ``args`` name; a misspelt one is answered."""
+        imported = self.commands
         if args[0] not in COMMANDS:
             # Typer proposes from the commands that it knows: none was imported yet.
             self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        finally:
+            self.commands = imported
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -69,9 +70,27 @@ CARRIES_OUT = [
 ]
 
 
+class Done(NamedTuple):
+    """A command that has been carried out."""
+
+    ran: bool
+    """True where code of others ran."""
+    said: str
+    code: int
+
+
+class Recorded(NamedTuple):
+    """A scenario with code of others, and its run."""
+
+    folder: Path
+    """Of ``own.yaml``, its code and ``runs``."""
+    done: Done
+    """The command that ran it."""
+
+
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
-    """Return folders by kind: a scenario ``own.yaml`` with code, and its run."""
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Recorded]]:
+    """Return a scenario of each kind that has run."""
     made = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
@@ -79,47 +98,56 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path
             ("rule", RULE, "mine.py", EQUAL),
             ("model", MODEL, "nets/net.py", TORCH),
         ):
-            folder = made[kind] = tmp_path_factory.mktemp(kind)
+            folder = tmp_path_factory.mktemp(kind)
             (folder / "nets").mkdir()
             ran = f"import pathlib\npathlib.Path({str(folder / 'ran')!r}).touch()\n"
             (folder / name).write_text(ran + code)
             (folder / "own.yaml").write_text(text)
-            run_until_sound(folder)
+            made[kind] = Recorded(folder, run_until_sound(folder))
         yield made
 
 
-def run_until_sound(folder: Path) -> None:
+def run_until_sound(folder: Path) -> Done:
     """Run it as often as a busy host holds bytes up, which an audit finds."""
-    for _ in range(4):
-        shutil.rmtree(folder / "runs", ignore_errors=True)
-        emu.run(emu.load(folder / "own.yaml"), runs=folder / "runs")
+    done = run_anew(folder)
+    for _ in range(3):
         (run,) = (folder / "runs").iterdir()
         if emu.audit(emu.load_run(run)).passed:
-            return
+            break
+        done = run_anew(folder)
+    return done
+
+
+def run_anew(folder: Path) -> Done:
+    """Run it by the command, in place of what ran before."""
+    mark, runs = folder / "ran", folder / "runs"
+    mark.unlink(missing_ok=True)
+    shutil.rmtree(runs, ignore_errors=True)
+    command = ["run", str(folder / "own.yaml"), "--runs", str(runs)]
+    done = CliRunner().invoke(app, command)
+    return Done(mark.exists(), done.output, done.exit_code)
 
 
 @pytest.fixture
 def walk(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, list[str]], tuple[bool, str, int]]:
-    """Return a function that carries a command out on copies of a kind.
-
-    It returns whether code of others ran, what was said, and the exit code.
-    """
+    recorded: dict[str, Recorded], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, list[str]], Done]:
+    """Return a function that carries a command out on copies of a kind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("emu.training.own_model._known", {})
     monkeypatch.setattr("emu.prediction.scheduling.policies._own", {})
 
-    def call(kind: str, words: list[str]) -> tuple[bool, str, int]:
-        mark = folders[kind] / "ran"
+    def call(kind: str, words: list[str]) -> Done:
+        folder = recorded[kind].folder
+        mark = folder / "ran"
         mark.unlink(missing_ok=True)
         register_program.cache_clear()  # a rule is loaded once per process
-        (run,) = (folders[kind] / "runs").iterdir()
+        (run,) = (folder / "runs").iterdir()
         shutil.copytree(run, tmp_path / "a_run", dirs_exist_ok=True)
-        places = {"run": tmp_path / "a_run", "file": folders[kind] / "own.yaml"}
+        places = {"run": tmp_path / "a_run", "file": folder / "own.yaml"}
         done = CliRunner().invoke(app, [word.format(**places) for word in words])
         assert done.exception is None or isinstance(done.exception, SystemExit)
-        return mark.exists(), done.output, done.exit_code
+        return Done(mark.exists(), done.output, done.exit_code)
 
     return call
 
@@ -127,7 +155,7 @@ def walk(
 @pytest.mark.parametrize("kind", ["rule", "model"])
 @pytest.mark.parametrize("words", READS, ids=" ".join)
 def test_what_reads_runs_nothing(
-    walk: Callable[[str, list[str]], tuple[bool, str, int]], kind: str, words: list[str]
+    walk: Callable[[str, list[str]], Done], kind: str, words: list[str]
 ) -> None:
     ran, said, _ = walk(kind, words)
     assert not ran, said
@@ -136,9 +164,13 @@ def test_what_reads_runs_nothing(
 @pytest.mark.parametrize("kind", ["rule", "model"])
 @pytest.mark.parametrize("words", CARRIES_OUT, ids=" ".join)
 def test_what_carries_a_scenario_out_says_so(
-    walk: Callable[[str, list[str]], tuple[bool, str, int]], kind: str, words: list[str]
+    recorded: dict[str, Recorded],
+    walk: Callable[[str, list[str]], Done],
+    kind: str,
+    words: list[str],
 ) -> None:
-    ran, said, code = walk(kind, words)
+    is_run = words[0] == "run"
+    ran, said, code = recorded[kind].done if is_run else walk(kind, words)
     name = {"rule": "mine.py: rule mine.py:Equal", "model": "net.py: model "}[kind]
 
     assert (ran, code) == (True, 0), said
@@ -158,7 +190,7 @@ def test_what_carries_a_scenario_out_says_so(
     ],
 )
 def test_what_is_left_out_is_said_and_runs_when_asked(
-    walk: Callable[[str, list[str]], tuple[bool, str, int]],
+    walk: Callable[[str, list[str]], Done],
     kind: str,
     words: list[str],
     left: str,
@@ -185,10 +217,10 @@ def test_every_command_is_walked() -> None:
 
 
 def test_scripts_ask_as_well(
-    folders: dict[str, Path], walk: Callable[[str, list[str]], tuple[bool, str, int]]
+    recorded: dict[str, Recorded], walk: Callable[[str, list[str]], Done]
 ) -> None:
     walk("rule", ["data"])
-    mark = folders["rule"] / "ran"
+    mark = recorded["rule"].folder / "ran"
     run = emu.load_run(Path("a_run"))
     (note,) = [n for n in emu.explain(run).notes if "left out" in n]
     assert "--run-code" in note
@@ -203,7 +235,7 @@ def test_scripts_ask_as_well(
     "policy", ["os:abort", "http.server:test", "antigravity:webbrowser", "a:b"]
 )
 def test_a_manifest_calls_nothing(
-    walk: Callable[[str, list[str]], tuple[bool, str, int]], policy: str
+    walk: Callable[[str, list[str]], Done], policy: str
 ) -> None:
     walk("rule", ["data"])
     path = Path("a_run/manifest.json")
@@ -221,14 +253,15 @@ def test_a_manifest_calls_nothing(
 
 @pytest.mark.parametrize("kind", ["rule", "model"])
 def test_a_run_that_was_moved_is_audited_by_the_text_that_it_noted(
-    folders: dict[str, Path],
-    walk: Callable[[str, list[str]], tuple[bool, str, int]],
+    recorded: dict[str, Recorded],
+    walk: Callable[[str, list[str]], Done],
     tmp_path: Path,
     kind: str,
 ) -> None:
     """Its files have gone, or say something else by now."""
     away = tmp_path / "away"
-    files = [folders[kind] / "mine.py", folders[kind] / "nets"]
+    folder = recorded[kind].folder
+    files = [folder / "mine.py", folder / "nets"]
     for where in (file for file in files if file.exists()):
         shutil.move(where, away)
         try:

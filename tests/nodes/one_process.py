@@ -112,7 +112,7 @@ def drive(job: Job, starts: Any = None) -> JobRun:
 
 def small_job(iterations: int = 3, window: int | None = 4, **changes: Any) -> Job:
     settings = {
-        "dataset": {"name": "products-like", "scale": 0.001, "seed": 3},
+        "dataset": {"name": "products-like", "scale": 0.0005, "seed": 3},
         "partitioner": "hash",
         "parts": 3,
         "model": {"hidden": 16, "layers": 2},

@@ -37,7 +37,7 @@ cluster:
     - {name: ps, nic: 1 Gbit/s}
 job:
   system: dorylus
-  dataset: {name: products-like, scale: 0.0006}
+  dataset: {name: products-like, scale: 0.0003}
   model: {hidden: 6}
   machines: [g0, g1, g2]
   parameter_servers: [ps]
@@ -123,7 +123,6 @@ def reference(settings: Mapping[str, Any], epochs: int) -> Any:
 
 #: Beside `TEXT`; later changes hold.
 GAT = (
-    "job.dataset.scale=0.0005",
     "job.epochs=4",
     "job.model={kind: gat, hidden: 6}",
     "job.times={gather: 8 ms, apply: 20 ms, scatter: 2 ms, edge_apply: 15 ms}",

@@ -18,7 +18,7 @@ from tests.systems.sections import _RATES, section_of
 from tests.training.test_exchanged import Gcn
 
 KEYS: dict[str, Any] = {
-    "dataset": {"name": "products-like", "scale": 0.0003, "seed": 3},
+    "dataset": {"name": "products-like", "scale": 0.00022, "seed": 3},
     "precision": "float64",
     "epochs": 3,
     "rates": _RATES,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment import advice_search
 from emu.experiment.advice import _Levers, advise
 from emu.experiment.prospects import Terms
 from emu.experiment.system_rows import compare_systems
@@ -197,7 +198,10 @@ def test_advice_keeps_a_number_among_storage_and_chooses_it_where_it_may(
 ) -> None:
     # What would change an advice is half of what one takes, and is not asked for.
     monkeypatch.setattr(_Levers, "find_changes", lambda _: [])
-    document = drawn_pool(0, "dgtp", stores=stores)
+    # Systems without stores, and those that differ by caches, say nothing of this.
+    with_stores = ["dgtp", "data_parallel"]
+    monkeypatch.setattr(advice_search, "list_variants", lambda _: with_stores)
+    document = drawn_pool(12, "dgtp", stores=stores)  # of one machine with gpus
     document["job"]["demands"] = {"graph_store": {"memory": "40 GB"}}
     for machine in document["cluster"]["machines"]:
         machine["memory"] = "32 GB" if "gpu" in machine else "900 GB"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Emu = Callable[..., str]
+    Environment = dict[str, str]
 
 TOY = Path(__file__).parent / "toy"
 FILE = """\
@@ -23,6 +24,19 @@ cluster:
   machines: [{nic: 20 MB/s, count: 2}]
 job: {system: echo, iterations: 4, pairs: 2, question: 400 kB, echo: 100 kB, time: 5 ms}
 placement: {policy: explicit, tasks: {a0: m0, e0: m1, a1: m1, e1: m0}}
+"""
+#: Commands of one process, whose output is printed as a list.
+SEVERAL = """\
+import json, sys
+from typer.testing import CliRunner
+from emu.cli import app
+printed = []
+for words in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    if done.exit_code:
+        sys.exit(f"{words}: {done.output}")
+    printed.append(done.stdout)
+print(json.dumps(printed))
 """
 
 
@@ -33,8 +47,8 @@ def toy(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def emu(tmp_path: Path, toy: Path) -> Emu:
-    """Return a function that runs a command with the toy system installed."""
+def installed(tmp_path: Path, toy: Path) -> Environment:
+    """Return the environment of processes that have the toy system installed."""
     info = tmp_path / "site" / "emu_echo-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(
@@ -42,13 +56,18 @@ def emu(tmp_path: Path, toy: Path) -> Emu:
     )
     (info / "entry_points.txt").write_text("[emu.systems]\necho = emu_echo:ECHO\n")
     (tmp_path / "echo.yaml").write_text(FILE)
-    environment = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{toy}"}
+    return {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{toy}"}
+
+
+@pytest.fixture
+def emu(tmp_path: Path, installed: Environment) -> Emu:
+    """Return a function that runs a command with the toy system installed."""
 
     def run(*words: str, code: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "emu", *words],
             cwd=tmp_path,
-            env=environment,
+            env=installed,
             capture_output=True,
             text=True,
             check=False,
@@ -59,19 +78,31 @@ def emu(tmp_path: Path, toy: Path) -> Emu:
     return run
 
 
-def test_every_command_takes_a_system_of_ones_own(emu: Emu, tmp_path: Path) -> None:
+def test_every_command_takes_a_system_of_ones_own(
+    installed: Environment, tmp_path: Path
+) -> None:
     """Each question lasts 5 + 20 ms, each echo 5 + 5: four, less the last way back."""
-    emu("validate", "echo.yaml")
-    assert "EchoJobSection" in json.loads(emu("schema"))["$defs"]
-    found = json.loads(emu("simulate", "echo.yaml", "--json", "-"))
-    assert found["makespan"] == pytest.approx(4 * 0.035 - 0.005)
-    emu("place", "echo.yaml", "--set", "placement={policy: best}")
-    emu("run", "echo.yaml", "--runs", "runs")
+
+    def print_several(*commands: list[str]) -> list[str]:
+        call = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+        printed = subprocess.check_output(call, cwd=tmp_path, env=installed)
+        return list(json.loads(printed))
+
+    _, schema, simulated, *_ = print_several(
+        ["validate", "echo.yaml"],
+        ["schema"],
+        ["simulate", "echo.yaml", "--json", "-"],
+        ["place", "echo.yaml", "--set", "placement={policy: best}"],
+        ["run", "echo.yaml", "--runs", "runs"],
+        ["explain", "echo.yaml"],
+        ["compare", "echo.yaml"],
+    )
+    assert "EchoJobSection" in json.loads(schema)["$defs"]
+    makespan = json.loads(simulated)["makespan"]
+    assert makespan == pytest.approx(4 * 0.035 - 0.005)
+    # In another process, which knows of the run what its directory says.
     (run,) = (tmp_path / "runs").iterdir()
-    emu("audit", str(run))
-    for words in (["explain", "echo.yaml"], ["compare", "echo.yaml"]):
-        emu(*words)
-    emu("report", str(run))
+    print_several(["audit", str(run)], ["report", str(run)])
 
 
 def test_its_guard_finds_what_its_program_does_wrong(emu: Emu, tmp_path: Path) -> None:
