@@ -6,7 +6,7 @@ all instants of a stretch of time are solved at once: 20,000 flows take a second
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
@@ -232,16 +232,9 @@ def _max_min_rates(stretch: _Stretch) -> Floats:
         np.maximum(free, 0.0, out=free)
         levels = [free[cell] / rising[cell] for cell in hop_cells]
         least = reduce(np.minimum, levels)
-        is_blocked = np.zeros(free.size, np.bool_)
-        for cell, level in zip(hop_cells, levels, strict=True):
-            is_above = level > least
-            blocked_cell = cell[is_above]
-            is_blocked[blocked_cell] = True
-        is_rising = np.ones(flow.size, np.bool_)
-        for cell in hop_cells:
-            is_rising &= is_blocked[cell]
+        rises_on = _mark_rising(hop_cells, levels, least, cells=free.size)
 
-        settled_place = np.flatnonzero(~is_rising)
+        settled_place = np.flatnonzero(~rises_on)
         settled_rate = least[settled_place]
         rates[flow[settled_place]] = settled_rate
         for cell in hop_cells:
@@ -249,7 +242,32 @@ def _max_min_rates(stretch: _Stretch) -> Floats:
             np.subtract.at(free, settled_cell, settled_rate)
             np.subtract.at(rising, settled_cell, 1.0)
 
-        rising_place = np.flatnonzero(is_rising)
+        rising_place = np.flatnonzero(rises_on)
         flow = flow[rising_place]
         hop_cells = [cell[rising_place] for cell in hop_cells]
     return rates
+
+
+def _mark_rising(
+    hop_cells: Sequence[Ints],
+    levels: Sequence[Floats],
+    least: Floats,
+    *,
+    cells: int,
+) -> Marks:
+    """Return which flows have no bottleneck on their way yet.
+
+    ``hop_cells`` are the cells of all flows at each of their hops, ``levels`` those of
+    the cells, and ``least`` is the lowest level on the way of each flow.
+    """
+    # No bottleneck is where one of its flows has a lower level elsewhere.
+    is_open = np.zeros(cells, np.bool_)
+    for cell, level in zip(hop_cells, levels, strict=True):
+        is_above = level > least
+        open_cell = cell[is_above]
+        is_open[open_cell] = True
+
+    rises_on = np.ones(len(least), np.bool_)
+    for cell in hop_cells:
+        rises_on &= is_open[cell]
+    return rises_on

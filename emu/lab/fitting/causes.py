@@ -342,38 +342,52 @@ class _Order(Times):
 
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
-        step = self._steps[number]
-        process = step.source
+        causes = []
+        for k, moment in self._moments_beside(number):
+            cause = self._newest_before(number, k, moment)
+            if cause is not None:
+                causes.append(cause)
+        return causes
+
+    def _moments_beside(self, number: int) -> list[tuple[int, int]]:
+        """Return what a step's process sends and then what it receives.
+
+        As numbers of steps and their moments.
+        """
+        process = self._steps[number].source
         sends = []
         receipts = []
-        for k, candidate in enumerate(self._steps):
-            if candidate.clock != step.clock:
-                continue
-            if candidate.source == process:
-                send = (k, BEGUN)
-                sends.append(send)
-            if candidate.destination == process:
-                receipt = (k, GOT)
-                receipts.append(receipt)
+        for k in self._steps_beside(number):
+            step = self._steps[k]
+            if step.source == process:
+                sends.append((k, BEGUN))
+            if step.destination == process:
+                receipts.append((k, GOT))
+        return [*sends, *receipts]
 
+    def _steps_beside(self, number: int) -> list[int]:
+        """Return the steps that were noted by the clock of a step."""
+        clock = self._steps[number].clock
+        return [k for k in self._numbers if self._steps[k].clock == clock]
+
+    def _newest_before(self, number: int, k: int, moment: int) -> Cause | None:
+        """Return the newest moment of step ``k`` that always came before a step.
+
+        Of the same iteration or one of two before; None where none did.
+        """
+        phase = self._phase[k, moment]
         phase_of_step = self._phase[number, BEGUN]
-        causes: list[Cause] = []
-        for k, moment in (*sends, *receipts):
-            # What comes later in an iteration may be a cause in the next.
-            phase = self._phase[k, moment]
-            first_lag = 1
-            if (phase, k) < (phase_of_step, number):
-                first_lag = 0
+        is_earlier = (phase, k) < (phase_of_step, number)
+        # What comes later in an iteration may be a cause in the next.
+        first_lag = 0 if is_earlier else 1
 
-            for lag in range(first_lag, 3):
-                cause = Cause(k, moment, lag)
-                gap = self.gap_behind(number, cause)
-                is_before = gap >= 0
-                share = np.mean(is_before)
-                if share >= ALWAYS:
-                    causes.append(cause)
-                    break
-        return causes
+        for lag in range(first_lag, 3):
+            cause = Cause(k, moment, lag)
+            gap = self.gap_behind(number, cause)
+            is_before = gap >= 0
+            if np.mean(is_before) >= ALWAYS:
+                return cause
+        return None
 
     def _await(self, number: int) -> list[Cause]:
         """Return what a step may wait for, without notes that came while it computed.
@@ -451,17 +465,12 @@ class _Order(Times):
         if chosen[number] == self._least[number]:
             return False
 
-        step = self._steps[number]
-        process = step.source
         arrivals = []
         peers = []
-        for k, candidate in enumerate(self._steps):
-            if candidate.clock != step.clock:
-                continue
-            if candidate.destination == process:
-                arrived = self._phase[k, GOT]
-                arrivals.append(arrived)
-            if candidate.source == process:
+        for k, moment in self._moments_beside(number):
+            if moment == GOT:
+                arrivals.append(self._phase[k, GOT])
+            else:
                 peers.append(k)
 
         began = self._phase[number, BEGUN]

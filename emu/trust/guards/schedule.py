@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Marks = NDArray[np.bool_]
+    #: Which (edge, iteration) are broken, the times that order them, and words.
+    _Fault: TypeAlias = tuple[Marks, Floats, str]
 
 CONSTRAINTS = "constraints"
 BOUNDS = "lower bounds"
@@ -195,51 +197,73 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     No byte may be at the receiver's kernel before its sender hands it to its own, nor
     leave before the task that makes it has ended, but for the lead.
     """
-    schedule = evidence.schedule
-    if not schedule.problem.job.edges:
+    if not evidence.schedule.problem.job.edges:
         return
-    scale = evidence.time_scale
-    is_shaped = _mark_shaped(evidence)
-    clocks = CLOCKS / scale
-    source_ends = _list_source_ends(schedule)
-    soonest = source_ends - evidence.lead / scale - clocks
-    sends = evidence.grid(evidence.sent, "first")
-    last_sends = evidence.grid(evidence.sent, "last")
-    firsts = evidence.grid(evidence.received, "first")
-    arrivals = evidence.grid(evidence.received, "last")
-    # Runs of an earlier emu did not note it.
-    if evidence.notified is None:
-        notices = arrivals
-        slack: Floats | float = clocks
-    else:
-        notices = evidence.notified
-        # Ends are made of what was notified: only rounding is between the two.
-        slack = 1e-9 * (1 + schedule.flow_end)
+    for list_faults in (_came_before_sent, _moved_before_made, _noted_differently):
+        for broken, times, words in list_faults(evidence):
+            yield from _first_frame(evidence, CAUSE, broken, times=times, words=words)
 
-    # Two processes noted these: their clocks may be apart. 1 ms at every hop of a chain
-    # would add up where they are one.
-    least_apart = ONE_CLOCK if evidence.one_clock else CLOCKS
-    too_soon = arrivals < last_sends - least_apart / scale
+
+def _came_before_sent(evidence: Evidence) -> Iterator[_Fault]:
+    """Yield the frames that came before they were sent, or their rates allow."""
+    arrivals = evidence.grid(evidence.received, "last")
+    last_sends = evidence.grid(evidence.sent, "last")
+    too_soon = arrivals < last_sends - _least_apart(evidence)
+    yield too_soon, arrivals, "came before its last byte was sent"
+
     outrun = _outrun(evidence, arrivals)
+    yield outrun, arrivals, "came before its rates allow"
+
+
+def _least_apart(evidence: Evidence) -> float:
+    """Return by how many emulated seconds notes of two processes may be apart.
+
+    Where both read one clock by less: 1 ms would add up at every hop of a chain.
+    """
+    wall = ONE_CLOCK if evidence.one_clock else CLOCKS
+    return wall / evidence.time_scale
+
+
+def _moved_before_made(evidence: Evidence) -> Iterator[_Fault]:
+    """Yield the frames that came, or left, before the task that makes them ended."""
+    scale = evidence.time_scale
+    source_ends = _list_source_ends(evidence.schedule)
+    soonest = source_ends - evidence.lead / scale - CLOCKS / scale
+    is_shaped = _mark_shaped(evidence)
+
+    firsts = evidence.grid(evidence.received, "first")
     too_early = is_shaped & (firsts < soonest)
+    yield too_early, firsts, "came before its task ended"
+
+    sends = evidence.grid(evidence.sent, "first")
     left_early = is_shaped & (sends < soonest)
-    too_late = is_shaped & (notices > schedule.flow_end + slack)
+    yield left_early, sends, "left before its task ended"
+
+
+def _noted_differently(evidence: Evidence) -> Iterator[_Fault]:
+    """Yield the frames of which two notes of one moment are apart."""
+    scale = evidence.time_scale
+    flow_end = evidence.schedule.flow_end
+    arrivals = evidence.grid(evidence.received, "last")
+    notices = evidence.notified
+    # Ends are made of what was notified: only rounding is between the two.
+    slack: Floats | float = 1e-9 * (1 + flow_end)
+    if notices is None:  # runs of an earlier emu did not note it
+        notices = arrivals
+        slack = CLOCKS / scale
+    too_late = _mark_shaped(evidence) & (notices > flow_end + slack)
+    yield too_late, notices, "counts as ended before its last byte came"
+
     # Both are of one note of one kernel: on one clock they are equal to the digit.
-    is_apart = np.abs(notices - arrivals) > least_apart / scale
+    is_apart = np.abs(notices - arrivals) > _least_apart(evidence)
+    yield is_apart, arrivals, "was notified to have come at another time"
+
     # A sender notes the time before it hands the last byte over, and logs it after.
+    last_sends = evidence.grid(evidence.sent, "last")
     logged_sends = evidence.logged_sends
     most_between = (_LOGGED + 2 * evidence.standstill) / scale
     is_logged_apart = np.abs(logged_sends - last_sends) > most_between
-    for broken, time, words in (
-        (too_soon, arrivals, "came before its last byte was sent"),
-        (outrun, arrivals, "came before its rates allow"),
-        (too_early, firsts, "came before its task ended"),
-        (left_early, sends, "left before its task ended"),
-        (too_late, notices, "counts as ended before its last byte came"),
-        (is_apart, arrivals, "was notified to have come at another time"),
-        (is_logged_apart, logged_sends, "was sent at another time by its sender's log"),
-    ):
-        yield from _first_frame(evidence, CAUSE, broken, times=time, words=words)
+    yield is_logged_apart, logged_sends, "was sent at another time by its sender's log"
 
 
 def _outrun(evidence: Evidence, arrivals: Floats) -> Marks:
