@@ -44,6 +44,7 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.run_experiment import carry_out
 from emu.experiment.run_result import RunResult
+from emu.experiment.trace_profile import profile_from_trace
 from emu.experiment.witness import PacketNetwork, with_witness
 from emu.host.files import check_writable
 from emu.host.this_host import module_command
@@ -449,7 +450,7 @@ def profile(
         scenario = load(file, overrides or [], timed=False)
         kinds = dict(map(_range, ranges or ()))
         with console.status("counting what is sampled"):
-            profile_of_trace = profiling.profile_from_trace(
+            profile_of_trace = profile_from_trace(
                 scenario, trace, kinds, lambda found: console.print(ranges_table(found))
             )
         _write_profile(console, out, profile_of_trace)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.experiment import run_experiment
+from emu.experiment import run_experiment, run_files
 from emu.experiment.attempt_checks import check_attempts
 from emu.experiment.attempts import Ended, foreseen, with_until
 from emu.experiment.run_result import PreparedRun, RunResult, learnt
@@ -137,19 +137,27 @@ def recompute(
     # No host has to be reached: nothing is started.
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
-    if not (run.path / array_files.REPORTS).exists():
+    reports_path = run.path / array_files.REPORTS
+    if not reports_path.exists():
         sentence = "reports.npz is missing: nothing of result.json is computed again"
         fault = disagreement("result", sentence)
         checks["result"] = (1, [fault])
         return checks, silent
     with one_error(run.path):
-        content = run.manifest.get("auto_scale")
-        choice = None
-        if content is not None:
-            choice = ScaleChoice.from_json(content)
-        prepared_run = PreparedRun.of(experiment, settings, choice)
+        prepared_run = _prepare_again(run, experiment, settings)
         checks |= _results(run, prepared_run, silent, ended=ends, before=before)
     return checks, silent
+
+
+def _prepare_again(
+    run: RecordedRun, experiment: Experiment, settings: RunSettings
+) -> PreparedRun:
+    """Return a run before its start, with the time scale that trials chose for it."""
+    choice = None
+    content = run.manifest.get("auto_scale")
+    if content is not None:
+        choice = ScaleChoice.from_json(content)
+    return PreparedRun.of(experiment, settings, choice)
 
 
 def _check_records(run: RecordedRun) -> Findings:
@@ -165,7 +173,8 @@ def _check_records(run: RecordedRun) -> Findings:
 
 def _check_problem(run: RecordedRun, problem: Problem) -> Findings:
     """Return where problem.json is another than what the scenario makes."""
-    stated_problem = _plain(problem_to_json(problem))
+    content = problem_to_json(problem)
+    stated_problem = _plain(content)
     noted_problem = read_json(run.path / "problem.json")
     return agreement(
         "problem",
@@ -226,7 +235,7 @@ def _scenario(
 
 def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
     """Return where manifest.json differs from what the scenario makes of it."""
-    content = run_experiment.manifest(scenario, settings)
+    content = run_files.manifest(scenario, settings)
     fields = _without(content, *_OWN)
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
@@ -278,7 +287,8 @@ def _results(
     result = _without(run.result, "records", *VERDICT)
     content = _plain(made.content)
     verdict = _check_verdict(run.result, content)
-    has_weights = (run.path / array_files.NAME).exists()
+    weights_path = run.path / array_files.NAME
+    has_weights = weights_path.exists()
     runs_foreign_model = bool(model_programs(experiment.scenario))
     if has_weights and runs_foreign_model and not code_runs():
         silent.append("accuracy is not computed again: its model is code of others")
@@ -301,14 +311,10 @@ def _learn_again(
     """Return what the weights and reports of a run say that it has learnt."""
     # Not None: `learnt` would take them from results of processes, which no file holds.
     weights = {}
-    if (run.path / array_files.NAME).exists():
+    weights_path = run.path / array_files.NAME
+    if weights_path.exists():
         weights = array_files.read_weights(run.path)
-    training, _ = learnt(
-        prepared.experiment,
-        run=outcome,
-        policy=prepared.policy,
-        weights=weights,
-    )
+    training, _ = learnt(prepared, outcome, weights)
     return training | run_experiment.setup_figures(prepared.experiment, run.path)
 
 

@@ -25,7 +25,7 @@ from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.analysis.throughput import job_times, pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Job, Schedule
+from emu.problem import Job, Problem, Schedule
 from emu.runs import result
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
@@ -86,6 +86,11 @@ class PreparedRun:
             policy=policy,
             predicted=schedule,
         )
+
+    @property
+    def problem(self) -> Problem:
+        """Job of the run, its machines, and where tasks stand."""
+        return self.experiment.problem
 
     @property
     def emulation(self) -> EmulationSection:
@@ -211,7 +216,7 @@ class RunResult(PreparedRun):
         if reads is None or predictions is None:
             return {}
 
-        job = self.experiment.problem.job
+        job = self.problem.job
         # Only these read what is there: all other edges wait for their own iteration.
         newest = [number for number, edge in enumerate(job.edges) if edge.latest]
         count = 0
@@ -233,7 +238,7 @@ class RunResult(PreparedRun):
     def _tables(self) -> Result:
         run = self.run
         schedule = self.run.schedule
-        problem = self.experiment.problem
+        problem = self.problem
         byte_scale = self.settings.byte_scale
         tables = {
             "startup": run.startup,
@@ -368,24 +373,22 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
 
 
 def learnt(
-    experiment: Experiment,
+    prepared: PreparedRun,
     run: EmulatedRun,
-    policy: str,
     weights: Parts | None = None,
 ) -> tuple[Result, Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
     Beside them the named parts of all weights, of which there are none where nothing
-    was trained; those of several jobs begin with ``JOB/``. ``policy`` is for how long
-    each of several jobs takes alone; ``weights`` are such parts, by default of the
-    run's results. Raises KeyError when they lack one.
+    was trained; those of several jobs begin with ``JOB/``. ``weights`` are such parts,
+    by default of the run's results. Raises KeyError when they lack one.
     """
-    job = experiment.problem.job
-    models = {"models": list_model_figures(experiment.scenario)}
+    job = prepared.problem.job
+    models = {"models": list_model_figures(prepared.experiment.scenario)}
     times = job_times(
         run.schedule,
         realization=run.realization,
-        policy=policy,
+        policy=prepared.policy,
         epoch_of=epoch_of,
     )
     if not times:

@@ -95,9 +95,8 @@ def test_reads_are_counted_by_those_who_read() -> None:
     fake: Any = SimpleNamespace(
         run=SimpleNamespace(schedule=SimpleNamespace(reads=read)),
         predicted=SimpleNamespace(reads=foreseen),
-        experiment=SimpleNamespace(
-            problem=SimpleNamespace(job=job), until=None, reached=None
-        ),
+        experiment=SimpleNamespace(until=None, reached=None),
+        problem=SimpleNamespace(job=job),
         training={},
     )
 

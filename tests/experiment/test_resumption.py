@@ -12,8 +12,8 @@ from emu.experiment.attempts import cut_plan, resume_run
 from emu.experiment.run_experiment import (
     _write_beginning,
     emulation_settings,
-    manifest,
 )
+from emu.experiment.run_files import manifest
 from emu.problem.job import Cut
 from emu.runs.run_directory import RunDirectory, write_scenario
 from emu.scenario import prepare

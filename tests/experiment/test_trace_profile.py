@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError, ScenarioError
-from emu.experiment.profiling import profile_from_trace
+from emu.experiment.trace_profile import profile_from_trace
 from emu.report.measured_tables import ranges_table
 from emu.scenario import load
 from emu.scenario.scenario_file import loads

@@ -15,7 +15,7 @@ import numpy as np
 import emu
 from emu.emulation.launch.ssh import read_hosts_file
 from emu.errors import EmulatorError
-from emu.experiment.profiling import profile_from_trace
+from emu.experiment.trace_profile import profile_from_trace
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.readers.array_files import npz_source, read_torch

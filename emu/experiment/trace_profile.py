@@ -1,0 +1,174 @@
+"""Times of tasks from the trace of a profiler: ranges that a program named itself."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.errors import DataError, ScenarioError
+from emu.host.confinement import confine
+from emu.host.input_file import one_error, read_json
+from emu.names import printable
+from emu.problem import Profile
+from emu.scenario import ProfileFile, Scenario, build_job, load
+from emu.scenario.realize import realize
+from emu.systems import Edit
+from emu.systems.training_section import TrainingSection
+
+Floats: TypeAlias = NDArray[np.float64]
+#: Range of a trace -> seconds of each time that it was recorded.
+Occurrences: TypeAlias = Mapping[str, Floats]
+
+#: Kind of task -> names of the ranges that make up one iteration of it.
+Ranges = Mapping[str, Sequence[str]]
+
+#: Where a range was recorded, the one that counts first: work that a GPU does after its
+#: range on the CPU has ended is part of the time.
+_CATEGORIES = ("gpu_user_annotation", "user_annotation")
+#: Ranges that a refusal names at most: a trace of torch has thousands.
+_TOLD = 12
+
+
+def profile_from_trace(
+    scenario: Scenario,
+    trace: Path,
+    ranges: Ranges,
+    watch: Callable[[Occurrences], None] = lambda _: None,
+) -> ProfileFile:
+    """Return the profile of a DGTP job: times of a trace, volumes of its samples.
+
+    The k-th occurrence of a range is iteration k of every task of the kind; of a
+    sampler, as in ``times``, a whole mini-batch, of which each takes its share. A kind
+    that is not in ``ranges`` is the range of its own name; kinds without one keep the
+    scenario's ``times``. ``watch`` gets what `_occurrences` returns.
+
+    Raises ScenarioError when the job is no DGTP job, or a kind has neither a range nor
+    a time; DataError when the trace cannot be read, lacks a range that was named, or
+    the data set cannot be opened.
+    """
+    section = scenario.job
+    if not (section.traced and isinstance(section, TrainingSection)):
+        problem = f"kinds of task of {section.system} are no ranges of a trace"
+        raise ScenarioError(problem, key="job.system")
+    tasks = build_job(scenario).tasks
+    kinds = dict.fromkeys(task.kind for task in tasks)
+    unknown = sorted(ranges.keys() - kinds.keys())
+    if unknown:
+        names = ", ".join(kinds)
+        problem = f"no task of kind {unknown[0]!r}, known: {names}"
+        raise ScenarioError(problem, file="--range")
+
+    occurrences = _occurrences(trace)
+    watch(occurrences)
+    try:
+        seconds = _seconds_by_kind(occurrences, kinds, ranges)
+    except KeyError as error:
+        problem = _without(occurrences, error.args[0])
+        raise DataError(problem, path=str(trace)) from None
+
+    # A trace may end within an iteration, of which some ranges were recorded then.
+    iterations = min(map(len, seconds.values()))
+    edit: Edit = {"job.iterations": iterations, "job.epochs": None}
+    for kind, row in seconds.items():
+        mean = float(row.mean())
+        edit[f"job.times.{kind}"] = f"{mean!r} s"
+    of_counts = load(scenario, {**edit, "profile": None})
+    job = build_job(of_counts)
+    realization = realize(of_counts, job)
+    times = np.array(realization.times)
+    for row, task in zip(times, job.tasks, strict=True):
+        kind = task.kind
+        if kind in seconds:
+            share = section.share(kind)
+            row[:] = share * seconds[kind][:iterations]
+    scale = of_counts.emulation.stated_byte_scale
+    profile = Profile(times, realization.volumes)
+    return ProfileFile.of(job, profile, scale)
+
+
+def _seconds_by_kind(
+    occurrences: Occurrences,
+    kinds: Iterable[str],
+    ranges: Ranges,
+) -> dict[str, Floats]:
+    """Return the seconds of each iteration of every kind that the trace has.
+
+    Raises KeyError with the range that it lacks: one that was named, or all.
+    """
+    seconds = {}
+    for kind in kinds:
+        if kind in ranges or kind in occurrences:
+            names = ranges.get(kind, (kind,))
+            rows = [occurrences[name] for name in names]
+            # The last iteration of a trace may lack the later of its ranges.
+            count = min(map(len, rows))
+            whole_rows = [row[:count] for row in rows]
+            seconds[kind] = np.sum(whole_rows, axis=0)
+
+    if not seconds:
+        first_kind = next(iter(kinds))
+        raise KeyError(first_kind)
+    return seconds
+
+
+@confine
+def _occurrences(trace: Path) -> dict[str, Floats]:
+    """Return the seconds of every occurrence of each range, in their order.
+
+    Ranges that the program named itself come first, then those of torch, by their time.
+    """
+    with one_error(trace):
+        content = read_json(trace)
+        events = content
+        if isinstance(content, dict):
+            events = content["traceEvents"]
+        spans = defaultdict(list)
+        for event in events:
+            # Only complete events of the format of Chrome's
+            # traces have a duration, in microseconds.
+            if event.get("ph") != "X":
+                continue
+            start = float(event["ts"])
+            seconds = float(event["dur"]) / 1e6
+            has_length = 0 <= seconds < math.inf
+            if not (math.isfinite(start) and has_length):
+                fields = {key: event[key] for key in ("name", "ts", "dur")}
+                raise ValueError(f"a range cannot have the times of {fields}")
+            name = str(event["name"])
+            category = str(event.get("cat", ""))
+            spans[name, category].append((start, seconds))
+
+    rank = {category: place for place, category in enumerate(_CATEGORIES)}
+    last = len(rank)
+    by_category = sorted(spans, key=lambda key: rank.get(key[1], last))
+    rows = {}
+    order = {}
+    for name, category in by_category:
+        if name in rows:
+            continue
+        # By their start: threads write events when they end, and not in order.
+        occurrences = sorted(spans[name, category])
+        row = np.array([seconds for _, seconds in occurrences])
+        rows[name] = row
+        order[name] = (category not in rank, -row.sum())
+    names = sorted(rows, key=order.__getitem__)
+    return {name: rows[name] for name in names}
+
+
+def _without(found: Occurrences, name: str) -> str:
+    """Return the sentence that a trace lacks a range, with those that it has."""
+    ranges = []
+    for found_name, seconds in [*found.items()][:_TOLD]:
+        shown_name = printable(found_name, 40)
+        ranges.append(f"{shown_name} ({len(seconds)})")
+    names = ", ".join(ranges) or "none"
+    return (
+        f"holds no range {name!r}, write for example --range worker=forward,backward, "
+        f"once per kind; there are: {names}"
+    )
