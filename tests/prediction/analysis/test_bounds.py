@@ -191,19 +191,11 @@ def test_a_slot_is_held_for_the_longer_of_two_ways_with_its_latencies() -> None:
 
 
 def test_what_an_iteration_before_sends_holds_no_slot() -> None:
-    """From c to r, one iteration later, 200 B at 2 B/s: not after the first."""
-    problem, realization = held(Edge(0, 3, lag=1))
-    # A handoff would take no time: c stands elsewhere, with the slots.
-    machines = problem.cluster.machines
-    third = replace(machines[0], name="m2")
-    moved = replace(
-        problem,
-        cluster=Cluster((*machines, third)),
-        placement=Placement((2, 1, 1, 2)),
-    )
+    """From c to y, one iteration later, 200 B at 2 B/s: not to its first."""
+    problem, realization = held(Edge(0, 2, lag=1))
 
-    for case in (problem, moved):
-        assert bounds(case, realization).combined <= makespan(case, realization) * SLACK
+    found = bounds(problem, realization)
+    assert found.combined <= makespan(problem, realization) * SLACK
 
 
 def test_a_slot_that_is_kept_in_the_end_is_held_by_who_took_it() -> None:

@@ -18,10 +18,21 @@ from emu.prediction.analysis.critical_path import (
     critical_path,
     divergences,
 )
-from emu.prediction.analysis.link_load import LinkContention
+from emu.prediction.analysis.link_load import LinkContention, peak_rate
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
-from emu.problem import Problem, Realization, Schedule
+from emu.problem import (
+    CapacityChange,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from tests.integration.scenarios import custom, flow, read
@@ -177,6 +188,51 @@ def test_bottleneck_is_the_port_with_the_smaller_share() -> None:
         schedule.problem.links[contention.bottleneck(edge, start, end)].name == "m1 in"
     )
     assert contention.bottleneck(0, 0.0, 1.0) == -1
+
+
+def test_the_bottleneck_is_what_holds_a_flow_back_for_most_of_its_time() -> None:
+    """Out of m0 go 10 B/s all the time; into m1 12, from 1 s on 4, from 5 s on 50."""
+    changes = (CapacityChange(1.0, "m1 in", 4.0), CapacityChange(5.0, "m1 in", 50.0))
+    machines = (Machine("m0", 10.0, 10.0), Machine("m1", 12.0, 10.0))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines, changes=changes), job, Placement((0, 1)))
+    run = Realization(np.zeros((2, 1)), np.array([[46.0]]))
+    schedule = simulate(problem, run, record_rates=True)
+    contention = LinkContention(schedule)
+    names = [link.name for link in problem.links]
+
+    assert schedule.makespan == 7.0
+    assert names[contention.bottleneck(0, 0.0, 7.0)] == "m1 in"
+    assert names[contention.bottleneck(0, 0.0, 1.5)] == "m0 out"
+
+
+def test_what_ends_as_another_begins_leaves_it_its_rate() -> None:
+    """First a sends at 10 B/s, then b, at 7 B/s, at once."""
+    machines = (Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 7.0))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1), Edge(1, 0, lag=1)), 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.zeros((2, 2)), np.full((2, 2), 70.0))
+    schedule = simulate(problem, run, record_rates=True)
+
+    assert schedule.makespan == 7.0 + 10.0 + 7.0
+    assert peak_rate(schedule) == 10.0
+
+
+def test_of_inputs_that_end_together_the_flow_comes_first() -> None:
+    """At 4 s: a's flow, c's handoff, the task's own first iteration, d's credit."""
+    tasks = tuple(Task(name, name) for name in "abcd")
+    edges = (Edge(0, 1), Edge(2, 1), Edge(3, 1, credit=True))
+    machines = (Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((0, 1, 1, 1)))
+    times = np.array([[1.0], [2.0], [4.0], [4.0]])
+    volumes = np.array([[30.0], [0.0], [0.0]])
+    path = critical_path(simulate(problem, Realization(times, volumes)))
+
+    assert [link.cause for link in path.links] == [
+        Cause.COMPUTE,
+        Cause.TRANSFER,
+        Cause.COMPUTE,
+    ]
 
 
 def test_degree_counts_flows_with_bytes() -> None:

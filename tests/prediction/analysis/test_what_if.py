@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.prediction.analysis import what_if
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.what_if import (
     Change,
@@ -16,6 +17,7 @@ from emu.prediction.analysis.what_if import (
     changes_of,
     rank,
     rank_pairs,
+    span,
 )
 from emu.prediction.simulation import simulate
 from emu.problem import (
@@ -27,6 +29,7 @@ from emu.problem import (
     Problem,
     Realization,
     Task,
+    Tuner,
 )
 from emu.testing import reference, two_machine_example
 from tests.prediction.analysis.chains import cases
@@ -227,3 +230,164 @@ def _both_nics(base: Change) -> Improvement:
         problem=replace(base.problem, cluster=cluster),
     )
     return Improvement(changed, 10.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("beside", "gains", "is_listed"),
+    [
+        # Both at once bring 0.2 s of 10: more than either and a hundredth of the run.
+        (9.8, (0.0, 0.0), True),
+        (9.8, (0.09, 0.0), True),
+        (9.8, (0.09, 0.09), False),
+        # What one of them costs is not what both bring.
+        (9.85, (0.09, -0.09), False),
+        (9.85, (-0.09, 0.04), True),
+    ],
+)
+def test_a_pair_brings_more_than_the_sum_of_what_each_brings(
+    beside: float, gains: tuple[float, float], *, is_listed: bool
+) -> None:
+    machines = tuple(Machine(name, 10.0, 10.0) for name in "abcd")
+    tasks = Task("s", "s"), Task("r", "r"), Task("w", "w"), Task("v", "v")
+    job = Job(tasks, (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2, 3)))
+    times = np.array([[0.0], [0.0], [10.0], [beside]])
+    run = Realization(times, np.array([[100.0]]))
+    base = Change("", "as it is", problem, run, "oes")
+    chain = critical_path(simulate(problem, run))
+    (faster,) = (
+        change
+        for change in changes_of(base, chain)
+        if change.what == "every w twice as fast"
+    )
+    nics = _both_nics(base)
+    alone = [
+        Improvement(faster, 10.0 - gains[0], gains[0]),
+        replace(nics, makespan=10.0 - gains[1], gain=gains[1]),
+    ]
+
+    found = rank_pairs(base, alone, lambda change: change)
+
+    assert bool(found) == is_listed
+    assert [pair.gain for pair in found] == pytest.approx([10.0 - beside] * is_listed)
+    # Of tasks that were built anew rows are others: none is paired.
+    changed = nics.change.problem
+    anew = replace(changed, job=replace(changed.job))
+    other = replace(nics, change=replace(nics.change, problem=anew))
+    assert not rank_pairs(base, [alone[0], other], lambda change: change)
+
+
+def words_of(base: Change) -> set[str]:
+    """Return all that is proposed, in words."""
+    schedule = simulate(base.problem, base.realization, base.policy)
+    return {change.what for change in changes_of(base, critical_path(schedule))}
+
+
+def test_the_nics_that_are_tried_are_those_of_the_busiest_direction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Out of a go 70 B, into c 70 B, both ways of b 50 B each."""
+    machines = tuple(Machine(name, 10.0, 10.0) for name in "bac")
+    tasks = tuple(Task(name, name) for name in "bac")
+    job = Job(tasks, (Edge(1, 0), Edge(0, 2), Edge(1, 2)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2)))
+    run = Realization(np.zeros((3, 1)), np.array([[50.0], [50.0], [20.0]]))
+    base = Change("", "as it is", problem, run, "oes")
+
+    monkeypatch.setattr(what_if, "NICS", 2)
+    found = {words for words in words_of(base) if words.startswith("NIC of")}
+
+    assert found == {
+        f"NIC of {name} {word}"
+        for name in "ac"
+        for word in ("twice as fast", "endless")
+    }
+
+
+def test_nics_are_alike_that_are_so_in_both_directions() -> None:
+    problem, realization = two_machine_example(1)
+    kinds = ((10.0, 5.0), (10.0, 9.0), (10.0, 5.0), (7.0, 5.0))
+    machines = [Machine(f"m{n}", *kind) for n, kind in enumerate(kinds)]
+    for count, expected in ((4, {"NICs of m0, m2"}), (1, set[str]())):
+        # All that are alike are called so already.
+        chosen = (
+            machines if count == 4 else [machines[0], replace(machines[0], name="m1")]
+        )
+        case = Problem(Cluster(tuple(chosen)), problem.job, problem.placement)
+        base = Change("", "as it is", case, realization, "oes")
+        found = {
+            words.removesuffix(" endless")
+            for words in words_of(base)
+            if words.startswith("NICs of") and words.endswith("endless")
+        }
+        assert found == expected
+
+
+def test_a_recorded_run_keeps_what_deaths_have_added() -> None:
+    base = Change("", "as it is", *two_machine_example(3), "oes", added=5.5)
+
+    assert span(base) == 38.0 + 5.5
+
+
+def test_a_credit_without_lag_is_no_window() -> None:
+    """It orders two tasks of one iteration; only the other edge is a window, of 2."""
+    tasks = Task("g", "graph_store"), Task("w", "worker")
+    orders = (Edge(0, 1, credit=True), Edge(1, 0, lag=2, credit=True))
+    job = Job(tasks, orders, 4, settings={"credit": 2})
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+    run = Realization(np.ones((2, 4)), np.zeros((2, 4)))
+    base = Change("", "as it is", problem, run, "oes")
+
+    windows = list(what_if._window(base))
+
+    assert [change.problem.job.edges for change in windows] == [
+        (orders[0], replace(orders[1], lag=4)),
+        (orders[0],),
+    ]
+
+
+def test_slots_that_a_rule_tunes_are_not_doubled() -> None:
+    """Two tasks wait for the one slot of each pool; that of a is tuned."""
+    tasks = tuple(Task(f"{pool}{n}", "t", takes=pool) for pool in "ab" for n in (0, 1))
+    machine = Machine("m", 1.0, 1.0, slots={"a": 1, "b": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "a", "a", most=1, period=9.0),))
+    job = Job((*tasks, Task("end", "t")), (Edge(1, 4), Edge(2, 0)), 1)
+    problem = Problem(cluster, job, Placement((0,) * 5))
+    run = Realization(np.ones((5, 1)), np.zeros((2, 1)))
+    schedule = simulate(problem, run)
+    chain = critical_path(schedule)
+    links = tuple(replace(chain.links[0], pool=pool) for pool in ("a", "b", ""))
+    base = Change("", "as it is", problem, run, "oes")
+
+    found = [*what_if._slots(base, replace(chain, links=links))]
+
+    assert [change.what for change in found] == ["b twice as many"]
+    assert found[0].problem.cluster.machines[0].slots == {"a": 1, "b": 2}
+
+
+def test_single_tasks_are_those_with_most_of_the_chain() -> None:
+    """Seven of one kind after each other: the two shortest are left out."""
+    tasks = tuple(Task(f"t{n}", "t") for n in range(1, 8))
+    edges = tuple(Edge(n, n + 1) for n in range(6))
+    machine = Machine("m", 1.0, 1.0)
+    problem = Problem(Cluster((machine,)), Job(tasks, edges, 1), Placement((0,) * 7))
+    times = np.array([[3.0], [1.0], [7.0], [2.0], [6.0], [4.0], [5.0]])
+    base = Change("", "as it is", problem, Realization(times, np.zeros((6, 1))), "oes")
+
+    found = {words for words in words_of(base) if words.endswith("in no time")}
+
+    assert found == {"every t in no time"} | {
+        f"t{n} in no time" for n in (1, 3, 5, 6, 7)
+    }
+
+
+def test_of_flows_without_bytes_none_are_taken_away() -> None:
+    """Nothing but its latency is on the chain."""
+    machines = Machine("m0", 1.0, 1.0, latency_out=2.0), Machine("m1", 1.0, 1.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.ones((2, 1)), np.zeros((1, 1)))
+    found = words_of(Change("", "as it is", problem, run, "oes"))
+
+    assert "no latency" in found
+    assert not [words for words in found if words.endswith("bytes")]
