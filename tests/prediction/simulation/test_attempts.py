@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from emu.errors import NodeLost
-from emu.prediction.simulation.attempts import Rules, attempts
-from emu.problem import Kill, Schedule
+from emu.prediction.simulation.attempts import (
+    Holders,
+    Rules,
+    attempts,
+    time_down,
+)
+from emu.problem import Kill, Outages, Schedule
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 
@@ -112,6 +117,96 @@ def test_a_kill_in_every_iteration_is_too_many() -> None:
     kills = [Kill(n * STEP + 0.2, "a", ("a",)) for n in range(99)]
     with pytest.raises(NodeLost, match=r"3 restarts before \(max_restarts: 3\)"):
         attempts(part, kills, Rules(3, 0.1, 1, (0,)))
+
+
+def test_an_iteration_is_counted_from_the_first_of_the_whole_job() -> None:
+    """Killed at 2.2 s, it goes on with iteration 4 at 3.2, and has done that at 4."""
+    kills = [Kill(2.2, "a", ("a",)), Kill(4.0, "a", ("a",))]
+    with pytest.raises(NodeLost, match=r"at 4 s \(task a, iteration 5\)"):
+        attempts(part, kills, Rules(1, 1.0, 2, (0,)))
+
+
+def test_what_comes_before_a_last_attempt_is_of_its_own_length() -> None:
+    """A run of the same attempts whose last one took 0.25 s longer."""
+    found = attempts(part, [Kill(2.2, "a", ("a",))], Rules(1, 1.0, 2, (0,)))
+    assert (found.makespan, found.last.length) == pytest.approx((7.2, 4.0))
+
+    assert found.outages(4.25) == Outages(pytest.approx(7.2 - 4.25), 1.0)
+
+
+def test_the_longest_recovery_of_kills_at_once_counts() -> None:
+    kills = [Kill(2.2, "a", ("a",), recovery=seconds) for seconds in (1.5, 4.0, 2.5)]
+
+    (death,) = attempts(part, kills, Rules(1, 9.0, 0, ())).killed
+
+    assert death.recovery == 4.0
+
+
+def test_deaths_while_a_job_is_down_are_taken_by_time() -> None:
+    """That at 11.5 s has it down until 13.5, within which 13 s comes, until 15."""
+    first, second, third, later = (
+        Kill(time, "a", ("a",), recovery=2.0) for time in (10.0, 11.5, 13.0, 15.5)
+    )
+
+    down, fallen = time_down([later, third, second, first], (first,), 10.0, 9.0)
+
+    assert down == 5.0
+    assert fallen == (first, second, third)
+
+
+def test_a_kill_as_the_last_of_its_processes_ends_is_a_tie() -> None:
+    """Task a ends at 6 s, b at 3: at 3 s a kill of both is none yet."""
+    tasks = f"[{{name: a, time: {STEP} s}}, {{name: b, time: {STEP / 2} s}}]"
+    whole = prepare(loads(ONE.replace(f"[{{name: a, time: {STEP} s}}]", tasks)))
+    kill = Kill(6.0, "m0", ("b", "a"))
+
+    found = attempts(
+        lambda first, began: whole.beginning_at(first, began).simulate(),
+        [kill],
+        Rules(0, 1.0, 0, ()),
+    )
+
+    assert found.killed == ()
+    assert found.ties == {kill}
+
+
+def test_a_cut_is_of_the_time_at_which_its_last_keeper_began() -> None:
+    """Task a begins iteration 2 at 1 s; b, which takes 1 s each, begins it at 2.5 s."""
+    text = ONE.replace("}]\n  flows: []", "}, {name: b, time: 1 s}]\n  flows: [FLOW]")
+    both = prepare(loads(text.replace("FLOW", "{from: a, to: b, volume: 0 B}")))
+
+    (death,) = attempts(
+        lambda first, began: both.beginning_at(first, began).simulate(),
+        [Kill(2.6, "a", ("a",))],
+        Rules(1, 1.0, 2, (0, 1)),
+    ).killed
+
+    assert (death.next_iteration, death.again) == (2, pytest.approx(0.1))
+
+
+def test_where_a_cut_is_lost_all_work_is_done_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the third death, whose attempt has a newer cut, of 1 s, that is lost as well.
+
+    Copies have a cut again when their iteration 1 has begun, at 0.5 s of an attempt.
+    """
+    came = []
+
+    def left(_: Holders, newest: int, *others: object) -> int:
+        came.append(others[-1])
+        return newest if len(came) < 3 else 0
+
+    monkeypatch.setattr(Holders, "left_of", left)
+    kills = [Kill(time, "a", ("a",)) for time in (2.8, 4.2, 6.8)]
+
+    found = attempts(part, kills, Rules(3, 1.0, 2, (0,), missed=1))
+
+    assert came == [{0}, set(), {0}]
+    assert [death.next_iteration for death in found.killed] == [4, 4, 0]
+    lost = [death.again for death in found.killed]
+    assert lost == [death.ran for death in found.killed]
+    assert lost == pytest.approx([2.8, 0.4, 1.6])
 
 
 @pytest.mark.parametrize(("killed", "cut", "again"), [(1.4, 0, 1.4), (2.6, 2, 1.6)])
