@@ -6,19 +6,23 @@ import contextlib
 import gc
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from emu.emulation.coordinator.board_record import BoardRecord
 from emu.emulation.coordinator.desk import Desk
-from emu.emulation.coordinator.outcome import Answers, Recorder
+from emu.emulation.coordinator.outcome import Answers, EmulatedRun, Recorder
 from emu.emulation.coordinator.rate_record import RateRecord
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.emulation.wire.messages import Frames, TaskEnded
 from emu.prediction.scheduling import Scheduler
+from emu.prediction.simulation import simulate
+from emu.problem.changes import SpeedChange
 from emu.testing import two_machine_example
 
 FLOWS = 2
@@ -91,8 +95,15 @@ def test_a_flow_of_no_bytes_ends_no_sooner_than_the_one_before_it() -> None:
     run._volumes[crossing] = [40.0, 0.0, 0.0]
     run._activated[crossing, 0] = 2.0
     run._ended[crossing, 0] = 7.0
+    # What the last iteration would send over an edge with lag, nobody reads.
+    job = run._problem.job
+    unread = next(e for e, count in enumerate(job.flow_counts) if count < 3)
+    run._volumes[unread] = 5.0
 
     schedule = run.schedule()
+    assert schedule.flow_ready[crossing, 0] == 1.0
+    assert schedule.flow_start[crossing, 0] == 2.0
+    assert np.isnan(schedule.flow_bytes[unread]).tolist() == [False, False, True]
 
     assert schedule.flow_end[crossing, :2].tolist() == [7.0, 7.0]
     assert schedule.flow_start[crossing, 1] == 7.0
@@ -110,6 +121,44 @@ def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None
     task = two_machine_example(3)[0].job.tasks[4].name
     assert run.reports == [(5.0, task, 6, {"loss": 1.5})]
     assert not run.has_reports
+    # A report without a loss leaves the last one.
+    run.take_report(replace(told, iteration=2, report={"accuracy": 0.5}))
+    run.file_report(replace(told, iteration=2))
+    assert run.loss == 1.5
+
+
+def test_a_handoff_takes_no_turn_on_a_channel() -> None:
+    """Within a machine it ends as its task does; the scheduler noted another end."""
+    problem, _ = two_machine_example(3)
+    edges = tuple(replace(edge, channel="c") for edge in problem.job.edges)
+    problem = replace(problem, job=replace(problem.job, edges=edges))
+    scheduler = Scheduler(problem, "oes")
+    run = Recorder(problem, scheduler, Desk(problem, scheduler))
+    handoff = next(e for e, hops in enumerate(problem.hops) if not hops)
+    run.task_end[:] = [1.0, 2.0, 4.0]
+
+    schedule = run.schedule()
+
+    assert schedule.flow_end[handoff].tolist() == [1.0, 2.0, 4.0]
+
+
+def test_lateness_counts_as_work_at_the_speed_that_its_machine_has() -> None:
+    """Both tasks are late by 2 s up to 10 s; from 9 s on m0 has a quarter of it."""
+    problem, realization = two_machine_example(1)
+    cluster = problem.cluster
+    first = cluster.machines[0].name
+    changes = (SpeedChange(9.0, first, 0.25),)
+    slow = replace(problem, cluster=replace(cluster, speed_changes=changes))
+    ended = replace(simulate(problem, realization), problem=slow)
+    ended.task_end[:] = 10.0
+    late = np.full_like(ended.task_end, 2.0)
+    run = SimpleNamespace(schedule=ended, late=late)
+
+    work = EmulatedRun.late_work.fget(run)  # type: ignore[attr-defined]
+
+    on_first = np.array(problem.placement.machine_of) == 0
+    assert work[on_first] == pytest.approx(1.25)
+    assert work[~on_first] == pytest.approx(2.0)
 
 
 def test_frames_are_told_apart_by_who_notes_them() -> None:

@@ -174,6 +174,35 @@ def test_run_time_follows_a_drifting_clock_without_a_jump() -> None:
     assert clock.run_times(np.array([-np.inf, np.nan]))[0] == -np.inf
 
 
+def test_readings_keep_the_time_that_they_had_as_the_drift_changes() -> None:
+    """The coordinator's clock gains, stands ahead, then loses, from 5 s ahead on."""
+    clock = RunClock(start_wall=105.0, time_scale=2.0, offset=5.0)
+    before_any = (float(100 + 0.5 + 5.0 - 105.0)) / 2.0
+    assert clock.to_emulated(100.5) == pytest.approx(before_any)
+    walls, times = [100.5], [before_any]
+    truths = ((101.0, 5.0, 4e-4), (103.0, 5.002, 0.0), (106.0, 5.002, -3e-4))
+    for at, offset, drift in truths:
+        truth = ClockLine(at, offset, drift)
+        clock.follow(truth, at, 2.0)
+        # It is where the coordinator's is after so long, and goes as fast till then.
+        assert clock.to_emulated(at + 2.0) == pytest.approx(
+            (at + 2.0 + offset + 2.0 * drift - 105.0) / 2.0, abs=1e-12
+        )
+        walls += [at + 0.25, at + 1.75]
+        times += [clock.to_emulated(at + 0.25), clock.to_emulated(at + 1.75)]
+
+    found = clock.run_times(np.array(walls))
+    np.testing.assert_allclose(found, times, rtol=0.0, atol=1e-12)
+
+
+def test_a_reading_from_before_the_run_goes_by_the_first_line() -> None:
+    clock = RunClock(start_wall=105.0, time_scale=2.0, offset=5.0)
+    clock.follow(ClockLine(1.0, 7.0, 0.0), 1.0, 1.0)
+    walls = np.array([-3.0, -1.0])
+
+    assert clock.run_times(walls).tolist() == [-51.5, -50.5]
+
+
 LOOK = 0.5
 
 
