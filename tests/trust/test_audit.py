@@ -128,6 +128,61 @@ def test_a_tolerance_forgives_what_it_says() -> None:
     assert audit(late, tolerance=0.02).passed
 
 
+def test_a_share_forgives_bytes_and_a_tolerance_what_rates_bring_in_it() -> None:
+    """Counts of bytes are exact: only a share is allowed of them."""
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, record_rates=True)
+    stated = schedule.flow_bytes * 1.05
+
+    assert not audit(schedule, volumes=stated, relative=0.04, tolerance=9.0).passed
+    assert audit(schedule, volumes=stated, relative=0.06).passed
+    # The narrowest link of g0->s1 has 10 B/s: 2 B are 0.2 s of it.
+    more = changed(schedule, "flow_bytes", (1, 0), schedule.flow_bytes[1, 0] + 2.0)
+    assert not audit(more, tolerance=0.19).passed
+    assert audit(more, tolerance=0.21).passed
+
+
+def test_within_a_machine_flows_are_asked_for_no_order() -> None:
+    """The second handoff of g0->s0 begins and ends a second before the first."""
+    schedule = simulate(*two_machine_example(3))
+    assert not schedule.problem.hops[0]
+    first = changed(schedule, "flow_start", (0, 0), schedule.flow_start[0, 1] + 1.0)
+    turned = changed(first, "flow_end", (0, 0), schedule.flow_end[0, 1] + 1.0)
+
+    constraints = {violation.constraint for violation in audit(turned).violations}
+    assert "(11)" not in constraints
+
+
+def test_bytes_may_be_ahead_of_a_port_by_the_tolerance_at_least() -> None:
+    """The first flow, of 40 B at 10 B/s, comes 0.25 s early; no rates say when."""
+    schedule = simulate(*two_machine_example(1))
+    e, n = schedule.flows()[0].tolist()
+    early = changed(schedule, "flow_end", (e, n), schedule.flow_end[e, n] - 0.25)
+
+    def is_over(**allowed: float) -> bool:
+        report = audit(early, **allowed)
+        return any(v.constraint in {"(13)", "(14)"} for v in report.violations)
+
+    assert is_over(tolerance=0.1)
+    assert not is_over(tolerance=0.3)
+    assert not is_over(tolerance=0.1, unpaced=0.3)
+
+
+def test_a_store_with_a_credit_window_begins_with_the_run() -> None:
+    """Credits come from the iterations before: none from before the first."""
+    schedule = simulate(*two_machine_example(3, credit=1))
+    assert audit(schedule).passed
+    late = replace(
+        schedule,
+        task_start=schedule.task_start.copy(),
+        task_end=schedule.task_end.copy(),
+    )
+    late.task_start[0, 0] += 0.5
+
+    found = [str(v) for v in audit(late).violations if v.constraint == "(5)"]
+    assert found == ["(5) g0[0] started after the run began: 0.5 s"]
+
+
 def test_without_a_tolerance_links_within_a_machine_have_no_slack() -> None:
     """They are infinitely wide, and carry nothing at a rate."""
     problem, realization = two_machine_example(3)

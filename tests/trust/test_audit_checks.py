@@ -214,6 +214,39 @@ def test_flows_of_a_channel_go_one_after_the_other_as_they_get_ready() -> None:
     assert said(turned) == [f"channels b->c[0] {overtakes}"]
 
 
+def test_a_flow_of_a_channel_is_held_against_all_that_began_before_it() -> None:
+    """From 2 to 9 s, 3 to 4 and 5 to 6 s: both of the later ones are early."""
+    machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
+    tasks = tuple(Task(name, name) for name in "abcd")
+    edges = tuple(Edge(source, 3, channel="line") for source in range(3))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((0, 0, 0, 1)))
+    made = simulate(problem, Realization(np.full((4, 1), 2.0), np.full((3, 1), 10.0)))
+    schedule = replace(
+        made,
+        flow_start=np.array([[2.0], [3.0], [5.0]]),
+        flow_end=np.array([[9.0], [4.0], [6.0]]),
+    )
+
+    busy = "started while another flow was under way on channel line"
+    found = [text for text in said(schedule) if busy in text]
+    assert found == [f"channels b->d[0] {busy}: 6 s", f"channels c->d[0] {busy}: 4 s"]
+
+
+def test_a_flow_is_ready_when_the_end_of_its_source_is_known() -> None:
+    """Task a ends at 1 s, which is known at 2.5 s: b's flow, of 2 s, goes first."""
+    schedule = on_a_channel()
+    turned = replace(
+        schedule,
+        task_settled=np.array([[2.5], [2.0], [11.0]]),
+        flow_start=np.array([[5.0], [2.0]]),
+        flow_end=np.array([[7.0], [5.0]]),
+        task_start=np.array([[0.0], [0.0], [7.0]]),
+        task_end=np.array([[1.0], [2.0], [11.0]]),
+    )
+
+    assert said(turned) == []
+
+
 def tuned() -> Schedule:
     """Return a run of 7 s whose quota of 20 slots is looked at every 2 s, 3 times."""
     machine = Machine("m0", 1.0, 1.0, slots={"a": 20, "b": 1})
@@ -259,6 +292,41 @@ def test_a_look_in_the_instant_of_the_end_may_be_missing() -> None:
     missing = replace(made, quotas=np.array([[20], [20]]))
 
     assert said(missing, tolerance=0.0) == []
+
+
+def test_a_quota_that_rises_within_the_tolerance_may_have_risen() -> None:
+    """Of 20 slots 22 from 2 s on: the last two of 22 are taken at 1.5 s."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 20, "b": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "a", "b", 30, period=2.0),))
+    tasks = tuple(Task(f"x{number}", "x", takes="a") for number in range(22))
+    problem = Problem(cluster, Job(tasks, (), 1), Placement((0,) * 22))
+    made = simulate(problem, Realization(np.full((22, 1), 9.0), np.zeros((0, 1))))
+    start = np.full((22, 1), 1.0)
+    start[20:] = 1.5
+    schedule = replace(
+        made, task_start=start, task_end=start + 9.0, quotas=np.array([[22]] * 5)
+    )
+
+    for tolerance, words in ((0.6, []), (0.4, ["overdrawn at 1.5 s: 2 slots"])):
+        found = [
+            text for text in said(schedule, tolerance=tolerance) if "drawn" in text
+        ]
+        assert [text.partition("is ")[2] for text in found] == words
+
+
+def test_a_slot_may_be_free_a_tolerance_before_it_is_said_to_be() -> None:
+    """Task y takes the one slot 0.25 s before x ends."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 1})
+    tasks = (Task("x", "x", takes="a"), Task("y", "y", takes="a"))
+    problem = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0, 0)))
+    times = np.array([[2.0], [3.0]])
+    made = simulate(problem, Realization(times, np.zeros((0, 1))))
+    early = placed(placed(made, "task_start", (1, 0), 1.75), "task_end", (1, 0), 4.75)
+
+    assert said(early, tolerance=0.3) == []
+    assert said(early, tolerance=0.2) == [
+        "slots pool a of m0 of 1 slots is overdrawn at 1.75 s: 1 slots"
+    ]
 
 
 @pytest.mark.parametrize(("taken", "words"), [(2.0, ""), (3.0, ""), (3.5, "3.5 s")])

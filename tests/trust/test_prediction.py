@@ -146,6 +146,68 @@ def test_two_errors_that_cancel_do_not_agree() -> None:
     assert "sink in" in found.links
 
 
+def test_a_run_that_was_shorter_than_its_replay_differs() -> None:
+    """Tasks were longer than predicted by what the network was faster."""
+    stated = problem_of(1)
+    nics = {"bandwidth_in": 1.25 * RATE, "bandwidth_out": 1.25 * RATE}
+    machines = tuple(replace(machine, **nics) for machine in stated.cluster.machines)
+    fast = replace(stated, cluster=Cluster(machines))
+    quick = simulate(fast, expected(stated, 2.0), "maxmin")
+    predicted = simulate(stated, expected(stated, 0.4), "maxmin")
+    again = simulate(stated, expected(stated, 2.0), "maxmin")
+    assert (quick.makespan, predicted.makespan) == pytest.approx((16.8, 16.8))
+
+    found = judged(quick, predicted, again)
+
+    assert found.outcome is Outcome.DIFFERS
+    assert found.error == pytest.approx(16.8 / 20 - 1)
+
+
+def test_a_run_that_agrees_is_told_by_how_much_it_is_off_what_was_said() -> None:
+    """It is 2 % beyond its replay, and 1 % beyond what was predicted."""
+    made = [
+        simulate(problem_of(1, slow), expected(problem_of(1)), "maxmin")
+        for slow in (0.98, 0.99, 1.0)
+    ]
+
+    found = judged(*made)
+
+    assert found.outcome is Outcome.AGREES
+    assert found.error == pytest.approx(made[0].makespan / made[1].makespan - 1)
+
+
+def in_a_row(sizes: list[float], seconds: float) -> Schedule:
+    """Return three tasks on machines of their own, each of which sends to the next."""
+    machines = tuple(Machine(name, RATE, RATE) for name in "abc")
+    tasks = tuple(Task(name, "worker") for name in "abc")
+    job = Job(tasks, (Edge(0, 1), Edge(1, 2)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2)))
+    times = np.full((3, 1), seconds)
+    return simulate(problem, Realization(times, RATE * np.array(sizes)[:, None]), "oes")
+
+
+@pytest.mark.parametrize(
+    ("foreseen", "seconds", "links"),
+    [
+        # Both flows took 1.5 s longer: less than a fifth of 12 s, but half of theirs.
+        (1.0, [2.5, 2.5], {"a out", "b in", "b out", "c in"}),
+        # The first took 3 s longer, of which the second gave 0.9 back.
+        (3.0, [4.0, 0.1], {"a out", "b in"}),
+    ],
+)
+def test_links_are_named_whose_flows_moved_the_end_as_it_moved(
+    foreseen: float, seconds: list[float], links: set[str]
+) -> None:
+    """Flows of 1 s each were predicted, and tasks that took less than 4 s."""
+    again = in_a_row([1.0, 1.0], 4.0)
+    slower = in_a_row(seconds, 4.0)
+    ran = replace(slower, flow_bytes=again.flow_bytes)
+
+    found = judged(ran, in_a_row([1.0, 1.0], foreseen), again)
+
+    assert {*found.links} == links
+
+
 def test_connections_that_share_a_nic_unequally_are_named() -> None:
     """Older flows first: a flow of 10 B waits for one of 60 B, and NICs are full."""
     stated = prepare(load("golden", ["schedule.policy=maxmin", "expect=null"]))

@@ -250,10 +250,21 @@ def test_clocks_that_are_not_known_are_error_that_nobody_can_explain(
     assert told == (trust is not Trust.TRUSTED)
 
 
+def test_what_is_little_beside_all_that_moved_the_end_is_no_reason() -> None:
+    """What came late moved it by 0.1 %, and nothing explains 3 %."""
+    moved = HostEffect(103.1, repeated=100.1, punctual=100.0, simulated=103.1)
+    reasons = _decide(Lateness(0.1, 0.0, 0.0), effect=moved).reasons
+
+    assert "+3 % of the makespan: for no reason found" in reasons
+    assert not any("what came late" in reason for reason in reasons)
+
+
 @given(st.floats(1e-6, 1e9))
 def test_scales_are_rounded_up_to_two_digits(value: float) -> None:
     rounded = round_up(value)
 
+    for scale in (0.14, 0.28, 0.56):  # a hair more than so many hundredths
+        assert round_up(scale) == scale
     assert value * (1 - 1e-7) <= rounded <= value * 1.1 * (1 + 1e-7)
     assert float(f"{rounded:.2g}") == pytest.approx(rounded)
 
