@@ -159,13 +159,13 @@ def test_bytes_may_be_ahead_of_a_port_by_the_tolerance_at_least() -> None:
     e, n = schedule.flows()[0].tolist()
     early = changed(schedule, "flow_end", (e, n), schedule.flow_end[e, n] - 0.25)
 
-    def is_over(**allowed: float) -> bool:
-        report = audit(early, **allowed)
+    def is_over(tolerance: float, unpaced: float = 0.0) -> bool:
+        report = audit(early, tolerance=tolerance, unpaced=unpaced)
         return any(v.constraint in {"(13)", "(14)"} for v in report.violations)
 
-    assert is_over(tolerance=0.1)
-    assert not is_over(tolerance=0.3)
-    assert not is_over(tolerance=0.1, unpaced=0.3)
+    assert is_over(0.1)
+    assert not is_over(0.3)
+    assert not is_over(0.1, unpaced=0.3)
 
 
 def test_a_store_with_a_credit_window_begins_with_the_run() -> None:

@@ -358,6 +358,19 @@ def test_a_link_carries_others_while_a_flow_waits(
     assert makespan(*changed, "maxmin") == pytest.approx(seconds, abs=1e-12)
 
 
+def test_a_wait_is_of_flows_that_are_sent() -> None:
+    """Task s runs once, though its job has two iterations: its second wait is none."""
+    machines = tuple(Machine(name, 100.0, 100.0) for name in "ab")
+    tasks = (Task("s", "worker", iterations=1), Task("r", "worker"))
+    job = Job(tasks, (Edge(0, 1),), 2)
+    once = Problem(Cluster(machines), job, Placement((0, 1)))
+    realization = Realization(np.zeros((2, 2)), np.full((1, 2), 100.0))
+
+    changed = let_flows_wait(once, realization, np.array([[1.0, 9.0]]))
+
+    assert makespan(*changed, "maxmin") == 2.0
+
+
 def test_a_timeout_beside_many_flows_is_named() -> None:
     """One of eight flows that share a NIC for 8 s waits for 20 s, and ends after 21.
 

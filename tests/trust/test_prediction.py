@@ -149,8 +149,10 @@ def test_two_errors_that_cancel_do_not_agree() -> None:
 def test_a_run_that_was_shorter_than_its_replay_differs() -> None:
     """Tasks were longer than predicted by what the network was faster."""
     stated = problem_of(1)
-    nics = {"bandwidth_in": 1.25 * RATE, "bandwidth_out": 1.25 * RATE}
-    machines = tuple(replace(machine, **nics) for machine in stated.cluster.machines)
+    machines = tuple(
+        replace(machine, bandwidth_in=1.25 * RATE, bandwidth_out=1.25 * RATE)
+        for machine in stated.cluster.machines
+    )
     fast = replace(stated, cluster=Cluster(machines))
     quick = simulate(fast, expected(stated, 2.0), "maxmin")
     predicted = simulate(stated, expected(stated, 0.4), "maxmin")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emu.errors import SchedulingError
 from emu.prediction.analysis.busy_intervals import worst_interval
 from emu.prediction.analysis.link_load import (
     LinkContention,
@@ -36,6 +37,15 @@ def one_flow(*changes: CapacityChange) -> tuple[Problem, Realization]:
     cluster = Cluster(MACHINES, changes=changes)
     realization = Realization(np.array([[1.0], [1.0]]), np.array([[40.0]]))
     return Problem(cluster, job, Placement((0, 1))), realization
+
+
+def test_a_link_that_is_cut_for_good_is_named_with_the_last_cut() -> None:
+    """At 2 s for a second, and at 4 s for ever."""
+    changes = ((2.0, 0.0), (3.0, 10.0), (4.0, 0.0))
+    cuts = [CapacityChange(time, "m1 in", rate) for time, rate in changes]
+
+    with pytest.raises(SchedulingError, match=r"m1 in.* carries nothing from 4 s on"):
+        simulate(*one_flow(*cuts))
 
 
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "mrtf", "sebf_madd", "fifo"])

@@ -86,6 +86,20 @@ def test_a_task_may_be_off_by_rounding_both_ways(
     assert bool([*task_times(off)]) == fires
 
 
+@pytest.mark.parametrize(("late_task", "fires"), [(0, True), (1, False)])
+def test_a_task_may_take_longer_by_its_own_lateness_alone(
+    late_task: int, *, fires: bool
+) -> None:
+    """The second of two takes 1 s more; one of them says that it was late by that."""
+    sound = chain_of((2.0, 8.0))
+    ended = sound.schedule.task_end.copy()
+    ended[1, 0] += 1.0
+    late = np.zeros((2, 1))
+    late[late_task] = 1.0
+    schedule = replace(sound.schedule, task_end=ended)
+    assert bool([*task_times(replace(sound, schedule=schedule, late=late))]) == fires
+
+
 @given(st.lists(st.sampled_from([0.0, 1e-6, 1.0, 3.0]), min_size=1, max_size=4))
 def test_tasks_that_took_what_is_stated_are_right_without_any_time_too(
     seconds: list[float],
@@ -150,6 +164,21 @@ def test_flows_of_four_packets_are_enough(size: float, *, fires: bool) -> None:
     rows["bytes"] = int(size * PACKET)
     found = [*enough_carried(reported(schedule, sent=rows, received=rows))]
     assert bool(found) == fires
+
+
+@pytest.mark.parametrize(
+    ("byte_scale", "enough"), [(0.25, 1), (20.0, 100), (300.0, 10_000)]
+)
+def test_a_byte_scale_is_raised_from_what_it_is(byte_scale: float, enough: int) -> None:
+    """Flows had a packet each: four times as many are enough."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    rows["bytes"] = PACKET
+    few = reported(schedule, sent=rows, received=rows, byte_scale=byte_scale)
+
+    (found,) = enough_carried(few)
+
+    assert found.remedy == f"raise byte_scale to {enough}"
 
 
 def test_the_clock_of_the_last_task_counts_whichever_its_number_is() -> None:

@@ -29,7 +29,7 @@ from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.guards import examine
 from emu.trust.guards.earliest_ends import earliest_ends
-from emu.trust.guards.traffic import of_flows
+from emu.trust.guards.traffic import link_bytes, of_flows
 from tests.trust.guards.reported import BYTE_SCALE, TIME_SCALE, frames, reported
 
 if TYPE_CHECKING:
@@ -238,6 +238,59 @@ FAULTS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
 }
 
 
+@pytest.mark.parametrize(("more", "fires"), [(1, False), (2, True)])
+def test_bytes_of_a_frame_differ_by_one_at_most(more: int, *, fires: bool) -> None:
+    """Of 4,000,000: what is scaled may be no whole number."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    edge, iteration = schedule.flows()[0]
+    rows["bytes"][(rows["edge"] == edge) & (rows["iteration"] == iteration)] += more
+
+    found = [words for words in said(schedule, received=rows) if "other bytes" in words]
+
+    assert bool(found) == fires
+
+
+@pytest.mark.parametrize(("size", "fires"), [(0.0, True), (15.9, True), (16.1, False)])
+def test_a_link_may_carry_what_its_bucket_lets_go_at_once(
+    size: float, *, fires: bool
+) -> None:
+    """The first flow of 40 B, alone on a link of 10 B/s, comes 1.6 s early."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    edge, iteration = schedule.flows()[0]
+    first = (rows["edge"] == edge) & (rows["iteration"] == iteration)
+    rows["last"][first] -= 1.6 + 0.001 / TIME_SCALE
+
+    burst = (0.0, size * BYTE_SCALE)
+    found = [*link_bytes(reported(schedule, received=rows, burst=burst))]
+
+    assert bool(found) == fires
+
+
+@pytest.mark.parametrize(("lag", "fires"), [(0.0, True), (0.03, True), (0.04, False)])
+def test_a_sender_logs_the_end_of_a_frame_soon_unless_it_stood_still(
+    lag: float, *, fires: bool
+) -> None:
+    """0.1 s of wall time after it noted it: 25 ms are allowed, and twice the lag."""
+    schedule, _ = golden()
+    edge, iteration = schedule.flows()[0].tolist()
+    end = schedule.flow_end[edge, iteration] + 0.1 / TIME_SCALE
+    edges, iterations = schedule.flow_end.shape
+    log = [
+        [edge, iteration, end, 0.0, 0.0, 0.0],
+        # Of flows that the job does not have nothing is said.
+        [edges, 0, 9.0, 0.0, 0.0, 0.0],
+        [0, iterations, 9.0, 0.0, 0.0, 0.0],
+    ]
+    statistics = {"g0": {"host_metrics": {"loop_lag_max": lag}}, "g1": {}}
+
+    sentences = said(schedule, sends=np.array(log).ravel(), statistics=statistics)
+
+    words = "was sent at another time by its sender's log"
+    assert any(words in sentence for sentence in sentences) == fires
+
+
 @pytest.mark.parametrize("words", FAULTS)
 def test_faults_of_frames_are_found(words: str) -> None:
     side, plant = FAULTS[words]
@@ -293,7 +346,7 @@ def test_a_board_of_an_edge_that_is_not_there_is_found() -> None:
 @pytest.mark.parametrize(
     ("seconds", "fires"),
     # 0.15 s ahead of the order and 1 ms of clocks, of wall time; 3 s of work.
-    [(-0.152, True), (-0.150, False), (0.6, False), (0.602, True)],
+    [(-0.152, True), (-0.150, False), (0.6, False), (0.6008, False), (0.602, True)],
 )
 def test_a_task_begins_after_its_order_and_before_its_end(
     seconds: float, *, fires: bool

@@ -1,0 +1,162 @@
+"""Units, packings and bounds where no two of a kind are equal, by hand."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from emu.prediction.placement.bound import placement_bound
+from emu.prediction.placement.candidates import Candidates, JobsCost, _job_costs
+from emu.prediction.placement.packing import Packing, infeasibility, sum_edge_bytes
+from emu.prediction.placement.space import Space
+from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
+from emu.problem.workloads import RELEASE
+
+#: The module: its package has a function of this name.
+place = import_module("emu.prediction.placement.place")
+MACHINES = (
+    Machine("m0", 10.0, 10.0, resources={"gpu": 4.0}),
+    Machine("m1", 10.0, 10.0, resources={"gpu": 4.0}),
+)
+
+
+def space_of(*tasks: Task) -> Space:
+    return Space(Job(tasks, (), 1), Cluster(MACHINES), apart=True)
+
+
+def test_who_gives_slots_back_is_like_nobody_else() -> None:
+    """Ties between takers and givers of slots go by their places in the job."""
+    space = space_of(
+        Task("a", "t", takes="lam", frees=""),
+        Task("b", "t", takes="lam", frees=""),
+        Task("c", "t", frees="lam"),
+        Task("d", "t", frees="lam"),
+        Task("e", "t"),
+        Task("f", "t"),
+    )
+    assert space.groups == ((0,), (1,), (2,), (3,), (4, 5))
+
+
+def test_units_that_are_slow_by_other_factors_are_not_alike() -> None:
+    space = space_of(
+        Task("a", "t", slowness={"m0": 2.0}),
+        Task("b", "t", slowness={"m0": 3.0}),
+        Task("c", "t", slowness={"m0": 2.0}),
+    )
+    assert space.groups == ((0, 2), (1,))
+
+
+@pytest.mark.parametrize("taker", [0, 1])
+def test_units_with_slots_are_alike_to_packing_whichever_task_takes_one(
+    taker: int,
+) -> None:
+    """Two processes of two tasks, one of which takes a slot."""
+    tasks = []
+    for process in "pq":
+        for number in (0, 1):
+            takes = "lam" if number == taker else ""
+            demands = {"gpu": 1.0}
+            name = f"{process}{number}"
+            tasks.append(Task(name, "t", demands=demands, process=process, takes=takes))
+    space = space_of(*tasks)
+
+    assert space.groups == ((0,), (1,))
+    assert space.packed == ((0, 1),)
+
+
+def test_first_fit_begins_with_what_is_large_in_any_resource() -> None:
+    """By its share of the roomiest bin, 0.9 for 0.5: only so both find room."""
+    packing = Packing(
+        demand=np.array([[5.0, 4.0], [9.0, 1.0]]),
+        sizes=(1, 1),
+        free=np.array([[10.0, 10.0], [5.0, 4.0]]),
+    )
+    assert packing.first_fit([0, 1]) == [(0, (0, 1)), (1, (1, 0))]
+
+
+def test_what_all_tasks_need_includes_those_that_are_pinned() -> None:
+    demands = {"gpu": 3.0}
+    space = space_of(
+        Task("a", "t", demands=demands, pinned="m0"),
+        Task("b", "t", demands=demands),
+        Task("c", "t", demands=demands),
+    )
+    assert str(infeasibility(space)).startswith(
+        "the tasks need 9 gpu in total, all machines together have 8 (1 short)"
+    )
+
+
+#: Tasks a and b run once, c twice; a sends to b, and c to nobody.
+ONCE = Job(
+    (Task("a", "t", iterations=1), Task("b", "t", iterations=1), Task("c", "t")),
+    (Edge(0, 1),),
+    2,
+)
+#: Seconds and bytes; what stands in the second iteration of a and b never comes.
+RUN = Realization(
+    np.array([[2.0, 50.0], [5.0, 60.0], [1.0, 1.0]]), np.array([[30.0, 70.0]])
+)
+
+
+def test_heads_tails_and_bytes_are_of_what_is_sent() -> None:
+    candidates = Candidates(Space(ONCE, Cluster(MACHINES)), RUN, "oes")
+
+    assert sum_edge_bytes(ONCE, RUN).tolist() == [30.0]
+    assert candidates.head.tolist() == [2.0]
+    assert candidates.tail.tolist() == [5.0]
+    assert candidates.least == 7.0
+
+
+def test_who_is_pinned_to_a_slow_machine_is_slow_in_any_placement() -> None:
+    factors = {"m0": 1.0, "m1": 3.0}
+    for pinned, least in (("m1", 6.0), ("m0", 2.0), (None, 2.0)):
+        job = Job((Task("a", "t", pinned=pinned, slowness=factors),), (), 1)
+        run = Realization(np.array([[2.0]]), np.empty((0, 1)))
+        candidates = Candidates(Space(job, Cluster(MACHINES)), run, "oes")
+        assert candidates.least == least
+
+
+def test_a_bound_over_placements_is_of_ports_or_of_tasks() -> None:
+    """Tasks take 7 s; 30 B over a NIC of 10 B/s need not cross it."""
+    bound = placement_bound(ONCE, Cluster(MACHINES), RUN)
+
+    assert bound == pytest.approx(7.0)
+
+
+def test_a_job_is_released_once() -> None:
+    tasks = (
+        Task("a/release", RELEASE, iterations=1),
+        Task("a/w", "t"),
+        Task("b/w", "t"),
+    )
+    job = Job(tasks, (), 3, settings={"jobs": {"a": {}, "b": {}}})
+    times = np.array([[4.0] * 3, [1.0] * 3, [2.0] * 3])
+
+    costs = _job_costs(job, times, JobsCost(weights={"b": 2.5}))
+
+    assert costs["release"].tolist() == [4.0, 0.0]
+    assert costs["weight"].tolist() == [1.0, 2.5]
+
+
+def test_rules_that_look_at_every_flow_afford_a_tenth() -> None:
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 5)
+
+    assert place.affordable(job, "oes", flows=1_000) == 200
+    assert place.affordable(job, "mrtf", flows=1_000) == 20
+    assert place.affordable(job, "oes", flows=1_000, most=30) == 30
+    assert place.affordable(job, "mrtf", flows=1) == 1
+
+
+def test_a_candidate_has_three_iterations_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where 16 candidates of one would have all flows that may be simulated."""
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 9)
+    for weight, asked, count in ((10**5, 6, 3), (12_000, 20, 7), (12_000, 6, 6)):
+        monkeypatch.setattr(place, "_BY_FLOW", weight)
+        assert place._count_iterations(job, "mrtf", asked, fits=True) == count
+    monkeypatch.setattr(place, "_BY_FLOW", 10**5)
+    assert place._count_iterations(job, "mrtf", 6, fits=False) == 6
+    assert place._count_iterations(job, "mrtf", 20, fits=False) == 9
