@@ -25,6 +25,7 @@ from emu.experiment.systems import (
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import Scenario, build_job, load, prepare
+from emu.scenario.document import collect_seldom
 from emu.scenario.experiment import WORTHWHILE
 from emu.scenario.virtual_training import seeds_seen
 from emu.systems.job_section import JobSection
@@ -141,6 +142,7 @@ class Row:
         most = _FEW_SETS if spreads else _MOST_SETS
         return machine_sets(build_job(plain), cluster, most)
 
+    @collect_seldom()
     def try_on(self, machines: Sequence[str]) -> Trial:
         """Return how fast it is on some machines, without deaths."""
         names = tuple(machines)
