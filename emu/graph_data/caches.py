@@ -20,12 +20,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
+from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
+from emu.graph_data.chances import chance_to_meet
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
-from emu.graph_data.drawn_graph import DrawnStructure
-from emu.graph_data.sampling import Structure
 from emu.prediction.core import ffi, lib, pointer
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.fetches import feature_type
@@ -76,71 +75,6 @@ class CachePlan:
         )
 
 
-# Samplers that walk over all training vertices ask for the same, one after the other.
-@lru_cache(maxsize=2)
-def _chance_to_meet(
-    dataset: Dataset,
-    plan: BatchPlan,
-    sampler: int | None,
-) -> Floats:
-    """Return the probability that a batch of a sampler has each vertex, about.
-
-    ``sampler``: None where every sampler walks over all training vertices.
-
-    Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
-    min(1, fanout / degree(v))), as if draws were independent, so that it counts 11 to
-    20 % more vertices than batches have. Multiplied edge by edge: logarithms may differ
-    in the last bit between computers, and with them who is kept.
-    """
-    structure = dataset.structure
-    train = plan.walk(dataset)
-    if sampler is not None:
-        bounds = plan.share_bounds(len(train))
-        # A sampler meets only what is reached from its own share.
-        first = bounds[sampler]
-        last = bounds[sampler + 1]
-        train = train[first:last]
-
-    degrees = structure.degrees
-    chance = np.zeros(structure.vertices)
-    # A batch that is larger than the share has all of it.
-    chance[train] = min(1.0, plan.batch_size / len(train))
-    hops = len(plan.fanouts)
-    for hop in range(1, hops + 1):
-        fanout = plan.hop_fanout(hop)
-        # Vertices without neighbours draw none: the 1 only spares a division by 0.
-        drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
-        draws = chance * drawn_share
-        chance = 1.0 - _chance_to_miss(structure, draws, 1.0 - chance)
-    return chance
-
-
-def _chance_to_miss(
-    structure: Structure,
-    draws: Floats,
-    misses: Floats,
-) -> Floats:
-    """Return the probability that a batch has not met each vertex after a hop.
-
-    ``draws``: that a vertex draws any one of its neighbours; ``misses``: before it.
-    """
-    if isinstance(structure, DrawnStructure):
-        # Its edges are drawn themselves: a mean over them stands for their product.
-        hits = structure.expect_hits(draws * structure.degrees)
-        return misses * np.exp(-hits)
-
-    misses = misses.copy()
-    lib.missed(
-        pointer(structure.indptr),
-        structure.vertices,
-        pointer(structure.indices),
-        structure.indices.itemsize == 8,
-        pointer(draws),
-        pointer(misses),
-    )
-    return misses
-
-
 @lru_cache(maxsize=64)
 def choose_rows(
     dataset: Dataset,
@@ -157,12 +91,11 @@ def choose_rows(
         return np.empty(0, np.int64)
     worth = dataset.structure.degrees.astype(np.float64)
     if cache.policy == "vip":
-        has_share = plan.epoch != "replicate"
         chances = []
         for sampler, store in enumerate(cache.homes):
             if store == home:
-                walker = sampler if has_share else None
-                chances.append(_chance_to_meet(dataset, plan, walker))
+                chance = chance_to_meet(dataset, plan, cache.homes, sampler)
+                chances.append(chance)
         worth = np.sum(chances, axis=0)
 
     # Its own rows are at hand: to keep them would take room from others'.

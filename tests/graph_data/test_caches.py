@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from emu.graph_data import (
     Dataset,
     SamplerCache,
     caches,
+    chances,
     choose_rows,
 )
 from emu.graph_data.caches import open_cache, places_of_most
@@ -95,6 +97,33 @@ def test_changing_caches_hold_what_the_definition_says(
             del used[vertex]
     resumed = SamplerCache(data, plan, cache, sampler, BATCHES)
     assert resumed.held.tolist() == one.held.tolist()
+
+
+@given(
+    graphs(),
+    plans,
+    st.lists(st.integers(-1, 3), min_size=1, max_size=9),
+    st.integers(0, 12),
+)
+def test_samplers_that_are_counted_at_once_meet_what_each_alone_does(
+    data: Dataset, plan: BatchPlan, at: list[int], rows: int
+) -> None:
+    """To the last bit: a kept row more or less would change what is sent."""
+    plan = replace(plan, samplers=len(at))
+    cache = CachePlan("vip", rows, 0, tuple(at))
+    together = [
+        chances.chance_to_meet(data, plan, at, sampler) for sampler in range(len(at))
+    ]
+    chosen = [choose_rows(data, plan, cache, home) for home in range(4)]
+
+    choose_rows.cache_clear()
+    with patch.object(chances, "_COUNTED_AT_ONCE", 0):
+        for sampler, met in enumerate(together):
+            alone = chances.chance_to_meet(data, plan, at, sampler)
+            assert met.tobytes() == alone.tobytes()
+        for home, found in enumerate(chosen):
+            rows_alone = choose_rows(data, plan, cache, home)
+            assert found.tolist() == rows_alone.tolist()
 
 
 @given(graphs(), plans, homes, st.integers(0, 12), st.integers(0, 2))

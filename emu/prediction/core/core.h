@@ -744,8 +744,10 @@ int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t 
 void compressed(const void *sources, const void *destinations, bool wide_ends,
                 int64_t edges, int64_t vertices, int64_t *ends, int64_t *fill,
                 void *indices, bool wide, int64_t *indptr);
+/* Walks that `missed` takes over the edges at once, at most. */
+enum { MISSED_AT_ONCE = 4 };
 void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
-            const double *draws, double *misses);
+            int64_t walks, const double *draws, double *misses);
 void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
                  const bool *counted, const int32_t *owner, int64_t *counts);
 void count_shares(const Shared *s, int64_t edges);

@@ -1,0 +1,115 @@
+"""Chances that mini-batches meet vertices, from degrees and fan-outs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from emu.graph_data.array_types import Floats
+from emu.graph_data.batches import BatchPlan
+from emu.graph_data.dataset import Dataset
+from emu.graph_data.drawn_graph import DrawnStructure
+from emu.graph_data.sampling import Structure
+from emu.prediction.core import lib, pointer
+
+#: Vertices up to which chances of several samplers are counted at once: 130 MB.
+_COUNTED_AT_ONCE = 4_000_000
+
+
+# Samplers that walk over all training vertices ask for the same, one after the other.
+@lru_cache(maxsize=2)
+def _chances_to_meet(
+    dataset: Dataset,
+    plan: BatchPlan,
+    samplers: tuple[int | None, ...],
+) -> Floats:
+    """Return the probability that a batch of each sampler has each vertex, about.
+
+    ``samplers``: None stands for one that walks over all training vertices. Shape
+    (vertices, samplers).
+
+    Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
+    min(1, fanout / degree(v))), as if draws were independent, so that it counts 11 to
+    20 % more vertices than batches have. Multiplied edge by edge: logarithms may differ
+    in the last bit between computers, and with them who is kept.
+    """
+    structure = dataset.structure
+    walk = plan.walk(dataset)
+    bounds = plan.share_bounds(len(walk))
+    chances = np.zeros((structure.vertices, len(samplers)))
+    for column, sampler in enumerate(samplers):
+        train = walk
+        if sampler is not None:
+            # A sampler meets only what is reached from its own share.
+            train = walk[bounds[sampler] : bounds[sampler + 1]]
+        # A batch that is larger than the share has all of it.
+        chances[train, column] = min(1.0, plan.batch_size / len(train))
+
+    degrees = structure.degrees[:, np.newaxis]
+    hops = len(plan.fanouts)
+    for hop in range(1, hops + 1):
+        fanout = plan.hop_fanout(hop)
+        # Vertices without neighbours draw none: the 1 only spares a division by 0.
+        drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
+        draws = chances * drawn_share
+        chances = 1.0 - _chances_to_miss(structure, draws, 1.0 - chances)
+    return chances
+
+
+def _chances_to_miss(
+    structure: Structure,
+    draws: Floats,
+    misses: Floats,
+) -> Floats:
+    """Return the probability that batches have not met each vertex after a hop.
+
+    ``draws``: that a vertex draws any one of its neighbours; ``misses``: before it,
+    which are overwritten. Both, and the result, of shape (vertices, samplers).
+    """
+    if isinstance(structure, DrawnStructure):
+        # Its edges are drawn themselves: a mean over them stands for their product.
+        for column, drawing in enumerate(draws.T):
+            hits = structure.expect_hits(drawing * structure.degrees)
+            misses[:, column] *= np.exp(-hits)
+        return misses
+
+    vertices, samplers = draws.shape
+    lib.missed(
+        pointer(structure.indptr),
+        vertices,
+        pointer(structure.indices),
+        structure.indices.itemsize == 8,
+        samplers,
+        pointer(draws),
+        pointer(misses),
+    )
+    return misses
+
+
+def chance_to_meet(
+    dataset: Dataset,
+    plan: BatchPlan,
+    homes: Sequence[int],
+    sampler: int,
+) -> Floats:
+    """Return the probability that a batch of a sampler has each vertex, about.
+
+    ``homes``: of all samplers; those of homes that follow are counted with it, since
+    whoever asks for this one asks for them next.
+    """
+    if plan.epoch == "replicate":
+        chances = _chances_to_meet(dataset, plan, (None,))
+        return chances[:, 0]
+
+    most: int = lib.MISSED_AT_ONCE
+    if dataset.structure.vertices > _COUNTED_AT_ONCE:
+        most = 1
+    order = sorted(range(len(homes)), key=homes.__getitem__)
+    place = order.index(sampler)
+    column = place % most
+    first = place - column
+    samplers = order[first : first + most]
+    chances = _chances_to_meet(dataset, plan, tuple(samplers))
+    return chances[:, column]
