@@ -10,7 +10,7 @@ alone only where time was lost that no schedule shows, and on kernel NICs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -61,28 +61,44 @@ def host_figures(statistics: Statistics) -> HostFigures:
 
     ``statistics``: of every node process, as `emu_nodes.runtime` counts them.
     """
-    loops = [figures["host_metrics"] for figures in statistics.values()]
-    pacers = [figures["pacer"] for figures in statistics.values()]
-    edges = [edge for figures in statistics.values() for edge in figures["sent"]]
-    hosts = [loop["host"] for loop in loops]
-    loop_lags = [loop["loop_lag_mean"] for loop in loops]
-    cpu_waits = [loop["waited"] / max(loop["seconds"], 1e-9) for loop in loops]
-    # Means are weighed by wakes: a pacer that hardly woke says little.
-    wakes = sum(pacer["wakes"] for pacer in pacers)
-    pacer_lags = sum(pacer["mean_lag"] * pacer["wakes"] for pacer in pacers)
+    loops = []
+    pacers = []
+    edges: list[Mapping[str, Any]] = []
+    for figures in statistics.values():
+        loops.append(figures["host_metrics"])
+        pacers.append(figures["pacer"])
+        edges += figures["sent"]
 
+    lags = []
+    waits = []
+    busy = []
+    stolen = []
+    for loop in loops:
+        lags.append(loop["loop_lag_mean"])
+        seconds = max(loop["seconds"], 1e-9)
+        waits.append(loop["waited"] / seconds)
+        busy.append(_share(loop["host"], "busy"))
+        stolen.append(_share(loop["host"], "steal"))
+
+    # Means are weighed by wakes: a pacer that hardly woke says little.
+    wakes = sum(_column(pacers, "wakes"))
+    pacer_lags = sum(pacer["mean_lag"] * pacer["wakes"] for pacer in pacers)
     return HostFigures(
-        loop_lag_mean=float(np.mean(loop_lags)),
-        loop_lag_max=max(loop["loop_lag_max"] for loop in loops),
+        loop_lag_mean=float(np.mean(lags)),
+        loop_lag_max=max(_column(loops, "loop_lag_max")),
         pacer_lag_mean=pacer_lags / max(wakes, 1),
-        pacer_lag_max=max(pacer["max_lag"] for pacer in pacers),
-        late_sends=sum(edge["late_sends"] for edge in edges),
-        max_behind=max((edge["max_behind"] for edge in edges), default=0.0),
-        max_stale=max((edge["max_stale"] for edge in edges), default=0.0),
-        cpu_busy=max(_share(host, "busy") for host in hosts),
-        cpu_steal=max(_share(host, "steal") for host in hosts),
-        cpu_wait=max(cpu_waits),
+        pacer_lag_max=max(_column(pacers, "max_lag")),
+        late_sends=sum(_column(edges, "late_sends")),
+        max_behind=max(_column(edges, "max_behind"), default=0.0),
+        max_stale=max(_column(edges, "max_stale"), default=0.0),
+        cpu_busy=max(busy),
+        cpu_steal=max(stolen),
+        cpu_wait=max(waits),
     )
+
+
+def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
+    return [row[key] for row in rows]
 
 
 def _share(host: Mapping[str, float], use: str) -> float:

@@ -28,12 +28,9 @@ from emu.errors import PlacementError
 from emu.prediction.core import lib, pointer
 from emu.prediction.placement import best_placement, place
 from emu.prediction.placement.bound import placement_bound
-from emu.prediction.placement.moves import (
-    Neighbour,
-    find_symmetry,
-    hub_followers,
-)
+from emu.prediction.placement.moves import Neighbour
 from emu.prediction.placement.space import Space
+from emu.prediction.placement.symmetry import find_symmetry, hub_followers
 from emu.prediction.scheduling.compiled_problem import Ints
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization

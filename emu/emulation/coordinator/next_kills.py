@@ -6,8 +6,21 @@ import math
 
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
-from emu.problem import Due, Problem, next_kills
+from emu.problem import Due, Job, Problem, next_kills
 from emu.problem.workloads import copies_of
+
+
+def _count_ends(job: Job) -> dict[str, int]:
+    """Return how many ends of tasks each process reports; a copy has one too many."""
+    counts = {}
+    for process, tasks in job.processes.items():
+        rounds = [job.rounds[task] for task in tasks]
+        counts[process] = sum(rounds)
+    # Copies wait for a death, and are never over.
+    for copy in copies_of(job).values():
+        process = job.tasks[copy].process_name
+        counts[process] += 1
+    return counts
 
 
 class NextKills:
@@ -27,15 +40,8 @@ class NextKills:
             if crosses and not job.control[position]:
                 self._source[position] = self._process[edge.source]
 
-        #: Ends to come of every process, of its flows once their bytes are known, and
-        #: the last one; copies are never over.
-        self._left: dict[str, int] = {}
-        for process, tasks in job.processes.items():
-            rounds = [job.rounds[task] for task in tasks]
-            self._left[process] = sum(rounds)
-        for copy in copies_of(job).values():
-            process = self._process[copy]
-            self._left[process] += 1
+        #: Ends to come of every process, of its flows once their bytes are known.
+        self._left = _count_ends(job)
         self._last_end = dict.fromkeys(self._left, 0.0)
         self.due = Due()
         self._find()

@@ -180,15 +180,21 @@ def host_of_machines(
     host_of: dict[str, str] = dict(stated)
     loads = np.zeros_like(fair)
     for name, host in stated.items():
-        loads[hosts.index(host)] += weights[machines.index(name)]
+        row = hosts.index(host)
+        machine = machines.index(name)
+        loads[row] += weights[machine]
+
     largest = weights.max(axis=1)
-    for machine in sorted(range(len(machines)), key=lambda machine: -largest[machine]):
+    largest_first = sorted(range(len(machines)), key=lambda machine: -largest[machine])
+    for machine in largest_first:
         name = machines[machine]
-        if name not in host_of:
-            ratios = ((loads + weights[machine]) / fair).max(axis=1)
-            least = int(np.argmin(ratios))
-            loads[least] += weights[machine]
-            host_of[name] = hosts[least]
+        if name in host_of:
+            continue
+        loads_with_it = loads + weights[machine]
+        ratios = loads_with_it / fair
+        least = int(np.argmin(ratios.max(axis=1)))
+        loads[least] += weights[machine]
+        host_of[name] = hosts[least]
     return [host_of[name] for name in machines]
 
 
@@ -203,10 +209,14 @@ def _machine_weights(
         if problem.hops[position]:
             volume = volumes[position].sum()
             for task in (edge.source, edge.destination):
-                weights[machine_of[task], 0] += volume
+                machine = machine_of[task]
+                weights[machine, 0] += volume
     for members in job.processes.values():
-        weights[machine_of[members[0]], 1] += 1
-    weights /= np.maximum(weights.sum(axis=0), 1e-300)  # a job may send nothing
+        machine = machine_of[members[0]]
+        weights[machine, 1] += 1
+
+    totals = weights.sum(axis=0)
+    weights /= np.maximum(totals, 1e-300)  # a job may send nothing
     return weights
 
 

@@ -179,7 +179,6 @@ def _port_limits(
         seconds = volumes[edges] / problem.capacities[port]
         head, size, tail = flows.of(edges, seconds)
         least = _one_by_one(head, size, tail)
-
         # Beside `widest` a port with events has its true capacity over time: where that
         # keeps it down, this bound is the tighter one.
         times, _ = steps.of(port)
@@ -187,11 +186,13 @@ def _port_limits(
             # Sizes are in seconds of the largest capacity; `when` asks for bytes.
             sizes = size * steps.most[port]
             volume = float(sizes.sum())
-            end = steps.when(port, volume) + float(tail.min())
-            least = max(least, end)
+            last_byte = steps.when(port, volume)
+            shortest_tail = float(tail.min())
+            least = max(least, last_byte + shortest_tail)
 
-        limit = _Limit(least, problem.links[port].name)
-        yield limit, float(size.sum())
+        name = problem.links[port].name
+        total = float(size.sum())
+        yield _Limit(least, name), total
 
 
 def _channel_limits(

@@ -144,12 +144,13 @@ def _overfull(
 ) -> Iterator[int]:
     """Yield the number of flows that begin together, wherever the queue would fill."""
     problem = schedule.problem
+    # Real bytes and wall seconds, as packets and TCP's timeouts are real.
     flow = tuple(np.array(flows).T)
     start = time_scale * schedule.flow_start[flow]
     end = time_scale * schedule.flow_end[flow]
     size = byte_scale * schedule.flow_bytes[flow]
-    source = np.array([problem.hops[edge][0] for edge, _ in flows])
-    # Real bytes per wall second, as packets and TCP's timeouts are real.
+    first_hops = [problem.hops[edge][0] for edge, _ in flows]
+    source = np.array(first_hops)
     capacity = np.array(problem.capacities) * byte_scale / time_scale
     limit = max(_FEWEST * _PACKET, _QUEUE * capacity[port])
 
@@ -161,9 +162,11 @@ def _overfull(
         # Flows that begin so close behind count as one burst with it.
         last = int(np.searchsorted(starts, moment + _TOGETHER, side="right"))
         begun = order[:last]
-        under_way = begun[end[begun] > moment]
+        goes_on = end[begun] > moment
+        under_way = begun[goes_on]
         senders, sender_of = np.unique(source[under_way], return_inverse=True)
-        sizes = np.bincount(sender_of, size[under_way]).astype(np.float64)
+        totals = np.bincount(sender_of, size[under_way])
+        sizes = totals.astype(np.float64)
         rates = capacity[senders]
         # A NIC that takes longer for a packet than a queue lasts sends no fluid.
         is_slow = _QUEUE * rates.min() < _PACKET

@@ -14,14 +14,10 @@ import numpy as np
 from emu.errors import PlacementError
 from emu.prediction.analysis.what_if import Change, span
 from emu.prediction.placement import affordable, best_placement
-from emu.prediction.placement.moves import (
-    Neighbour,
-    find_symmetry,
-    hub_followers,
-    relabel,
-)
+from emu.prediction.placement.moves import Neighbour
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.placement.space import Space
+from emu.prediction.placement.symmetry import find_symmetry, hub_followers, relabel
 from emu.problem import Placement, Problem
 
 if TYPE_CHECKING:

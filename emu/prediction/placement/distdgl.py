@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice, pairwise, product
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
@@ -25,6 +26,7 @@ from emu.problem import Cluster, Job, Placement
 
 #: (sampler, worker), as positions in ``Job.tasks``.
 Pairs: TypeAlias = Sequence[tuple[int, int]]
+Mask: TypeAlias = NDArray[np.bool_]
 
 
 def colocate(space: Space, pairs: Pairs) -> Ints | None:
@@ -380,18 +382,33 @@ def _largest_counts(
         # counts.
         descending = reversed(machine_options)
         for counts, alike in groupby(descending, key=itemgetter(0, 1)):
-            next_states = np.zeros_like(states)
-            for option in alike:
-                pairs_left = rest[option.after]
-                is_possible = pairs_left >= 0
-                is_best = pairs_left + option.pairs == pairs
-                is_on_way = states[option.before] & is_possible & is_best
-                next_states[option.after] |= is_on_way
+            next_states = _states_after(alike, states, rest, pairs)
             if next_states.any():
                 rows.append(counts)
                 states = next_states
                 break
     return rows
+
+
+def _states_after(
+    options: Iterable[_Option],
+    states: Mask,
+    rest: Ints,
+    pairs: int,
+) -> Mask:
+    """Return the states to which some options lead on an optimal way.
+
+    ``rest`` has the most pairs behind each state, ``pairs`` is what an optimal way has
+    from ``states`` on.
+    """
+    next_states = np.zeros_like(states)
+    for option in options:
+        pairs_left = rest[option.after]
+        is_possible = pairs_left >= 0
+        is_best = pairs_left + option.pairs == pairs
+        is_on_way = states[option.before] & is_possible & is_best
+        next_states[option.after] |= is_on_way
+    return next_states
 
 
 def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:

@@ -20,9 +20,9 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import REMEMBERED, STRIDE, new_chain
-from emu.prediction.placement.moves import find_symmetry, team_arrays
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Progress, Space
+from emu.prediction.placement.symmetry import find_symmetry, team_arrays
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 

@@ -130,13 +130,16 @@ def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
         disc = Node(machine, is_junction=False)
         places[disc] = place
     middles = _middles(places, joined)
+    direction = np.array([1.0, 0.6])
     for node, middle in middles.items():
         # Junctions with the same neighbours would hide each other.
-        distances = [np.abs(middle - place).max() for place in places.values()]
-        # In radii of the ring: 0.05 are 13 to 21 pixels, and a square has 10.
-        crowd = [distance for distance in distances if distance < 0.05]
-        direction = np.array([1.0, 0.6])
-        aside = 0.12 * len(crowd) * direction
+        crowd = 0
+        for place in places.values():
+            distances = np.abs(middle - place)
+            # In radii of the ring: 0.05 are 13 to 21 pixels, and a square has 10.
+            if distances.max() < 0.05:
+                crowd += 1
+        aside = 0.12 * crowd * direction
         places[node] = middle + aside
 
     # A margin for discs with their names, and for links that both ends join.

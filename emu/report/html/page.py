@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.errors import DataError
 from emu.host.files import write_atomic
@@ -277,6 +277,8 @@ _SCRIPTS = (
     *("scale.js", "export.js", "gantt.js"),
     *("curves.js", "accuracy.js", "report.js"),
 )
+#: Makes a named part of the page, or nothing of numbers that are damaged.
+_Part: TypeAlias = Callable[[str, Callable[[], str]], str]
 #: Errors that a damaged result.json raises: its sections are named, the page stands.
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
@@ -368,39 +370,65 @@ def _body(
     name = str(result.get("scenario", "run"))
     settings = facts.setting(result)
     notes = part("title", lambda: ", ".join(f.note for f in settings if f.note))
-    parts = [] if best is None else [part("critical path", lambda: story(best))]
-    parts.append(part("headline", lambda: headline(result)))
+    parts = []
+    if best is not None:
+        sentences = part("critical path", lambda: story(best))
+        parts.append(sentences)
+    figures = part("headline", lambda: headline(result))
     verdict = result.get("verdict") or result.get("virtual")
     reasons = part("verdict", lambda: verdict_reasons(verdict))
-    parts.append(html.section("doubt", "How far this run can be believed", reasons))
+    doubts = html.section("doubt", "How far this run can be believed", reasons)
+    parts += [figures, doubts]
+
     if recorded is not None and data["runs"]:
         parts += _causes(recorded, result, part, helpful=helpful)
     if data["training"]:
-        parts.append(html.chart("training", "Training", _TRAINING))
-    if best is not None:
-        graph = part("links", lambda: link_graph(best.problem.cluster, best))
-        parts.append(html.section("links", "Links and their load", graph, note=_LINKS))
-    if recorded is not None:
-        cards = placement_cards(recorded.problem, best)
-        parts.append(html.section("placement", "Placement", cards, note=_PLACEMENT))
-    tables: dict[str, tuple[str, Callable[[], str]]] = {
-        "kinds": ("Tasks per kind", lambda: html.table(run_tables.kinds_table(result))),
-        "edges": (_EDGES, lambda: edges_section(result)),
-        "ports": (_NICS, lambda: html.table(run_tables.port_table(result["ports"]))),
-    }
-    for key, (title, make) in tables.items():
-        if key in result:
-            parts.append(html.section(f"{key}-table", title, part(key, make)))
+        curves = html.chart("training", "Training", _TRAINING)
+        parts.append(curves)
+    parts += _machines(recorded, best, part)
+    parts += _tables(result, part)
     # Put together last: every part above may have added to what is missing.
     title = html.page_title(name, notes)
     warnings = _warnings(missing)
     return title + warnings + "".join(parts)
 
 
+def _machines(
+    recorded: RecordedRun | None, best: Schedule | None, part: _Part
+) -> Iterator[str]:
+    """Yield what the links carried, and where tasks stand."""
+    if best is not None:
+        graph = part("links", lambda: link_graph(best.problem.cluster, best))
+        yield html.section("links", "Links and their load", graph, note=_LINKS)
+    if recorded is not None:
+        cards = placement_cards(recorded.problem, best)
+        yield html.section("placement", "Placement", cards, note=_PLACEMENT)
+
+
+def _tables(result: Result, part: _Part) -> Iterator[str]:
+    """Yield the tables of what a result has: kinds of tasks, edges, NICs."""
+
+    def kinds() -> str:
+        return html.table(run_tables.kinds_table(result))
+
+    def ports() -> str:
+        return html.table(run_tables.port_table(result["ports"]))
+
+    tables: dict[str, tuple[str, Callable[[], str]]] = {
+        "kinds": ("Tasks per kind", kinds),
+        "edges": (_EDGES, lambda: edges_section(result)),
+        "ports": (_NICS, ports),
+    }
+    for key, (title, make) in tables.items():
+        if key in result:
+            table = part(key, make)
+            yield html.section(f"{key}-table", title, table)
+
+
 def _causes(
     recorded: RecordedRun,
     result: Result,
-    part: Callable[[str, Callable[[], str]], str],
+    part: _Part,
     *,
     helpful: bool,
 ) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar, Literal
 
@@ -79,15 +79,31 @@ class NeutronStarSection(ExchangeSection):
             edges.append(edge - vertex)
             inputs.append(row - vertex)
 
-        nic = cluster.machines[cluster.index(machine)].bandwidth_in
+        rows = [_NEVER] * len(inputs)
+        if self.dependencies != "cached":
+            position = cluster.index(machine)
+            # The NIC is stated in emulated bytes.
+            nic = cluster.machines[position].bandwidth_in * context.byte_scale
+            rows = self._seconds_of_rows(widths, nic, settings)
+        return {"vertex": vertices, "edge": edges, "input": inputs, "row": rows}
+
+    def _seconds_of_rows(
+        self,
+        widths: Sequence[int],
+        nic: float,
+        settings: Settings,
+    ) -> list[float]:
+        """Return the seconds in which a row comes, and its gradient goes, by layer.
+
+        ``nic``: real bytes per second that a machine takes in.
+        """
         message = Exchange(ROWS, 2, numbered=True)
         itemsize = number_bytes(settings)
-        sizes = [message.message_bytes(1, width, itemsize) for width in widths[:-1]]
-        # There and back; the NIC is stated in emulated bytes.
-        rows = [2 * size / (nic * context.byte_scale) for size in sizes]
-        if self.dependencies == "cached":
-            rows = [_NEVER] * len(rows)
-        return {"vertex": vertices, "edge": edges, "input": inputs, "row": rows}
+        seconds = []
+        for width in widths[:-1]:
+            size = message.message_bytes(1, width, itemsize)
+            seconds.append(2 * size / nic)
+        return seconds
 
     def _seconds(
         self,

@@ -23,9 +23,9 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
-from emu.prediction.placement.moves import find_symmetry, hub_followers
 from emu.prediction.placement.search import ROUND, SearchOptions, search_run
 from emu.prediction.placement.space import Space
+from emu.prediction.placement.symmetry import find_symmetry, hub_followers
 from emu.prediction.simulation import makespan
 from emu.problem import (
     Cluster,
