@@ -367,25 +367,41 @@ def _count_by_store(
     owner: SmallInts,
     stores: int,
     vertices: Array,
-    drawn: Array | None = None,
     counted: Mask | None = None,
 ) -> tuple[int, ...]:
-    """Return how many vertices each store owns, or what these have drawn.
+    """Return how many vertices each store owns.
 
     ``counted``: of them those that count, all without it.
     """
     counts = np.zeros(stores, np.int64)
-    is_wide = vertices.dtype == np.int64
     lib.count_owned(
         pointer(vertices),
-        is_wide,
+        vertices.dtype == np.int64,
         len(vertices),
-        ffi.NULL if drawn is None else pointer(drawn),
         ffi.NULL if counted is None else pointer(counted),
         pointer(owner),
         pointer(counts),
     )
     return tuple(counts.tolist())
+
+
+def _count_frontiers(
+    batch: DrawnBatch, owner: SmallInts, stores: int
+) -> list[tuple[int, ...]]:
+    """Return vertices of every frontier by store, of all, then edges of every hop."""
+    hops = len(batch.drawn)
+    counts = np.zeros((hops + 1 + hops, stores), np.int64)
+    lib.count_frontiers(
+        pointer(batch.vertices),
+        batch.vertices.dtype == np.int64,
+        hops,
+        pointer(np.array(batch.sizes[::-1])),
+        pointer(np.concatenate(batch.drawn)),
+        pointer(owner),
+        stores,
+        pointer(counts),
+    )
+    return [tuple(row) for row in counts.tolist()]
 
 
 def batch_counts(
@@ -401,29 +417,28 @@ def batch_counts(
     ``early``: vertices whose rows come with it for later batches.
     """
     owner = np.ascontiguousarray(owner, np.int32)
-    count_by_store = partial(_count_by_store, owner, stores)
-
-    # Hop by hop from the seeds.
-    vertices = batch.vertices
-    frontiers = [vertices[: len(drawn)] for drawn in batch.drawn]
-    answered = tuple(map(count_by_store, frontiers, batch.drawn))
-    edge_counts = [sum(counts) for counts in answered]
     hits_by_store: tuple[int, ...] = ()
     if hits is not None:
-        hits_by_store = count_by_store(vertices, counted=hits)
+        hits_by_store = _count_by_store(owner, stores, batch.vertices, counted=hits)
     early_by_store: tuple[int, ...] = ()
     if early is not None:
-        early_by_store = count_by_store(early)
+        early_by_store = _count_by_store(owner, stores, early)
 
+    # Hop by hop from the seeds.
+    hops = len(batch.drawn)
+    rows = _count_frontiers(batch, owner, stores)
+    *frontier_owned, owned = rows[: hops + 1]
+    answered = rows[hops + 1 :]
+    edge_counts = [sum(counts) for counts in answered]
     return SampleCounts(
-        owned=count_by_store(vertices),
+        owned=owned,
         edges=sum(edge_counts),
         seeds=batch.sizes[-1],
         outputs=batch.sizes[1],
         # The block of the first layer is drawn last.
         first_edges=edge_counts[-1],
-        frontier_owned=tuple(map(count_by_store, frontiers)),
-        answered=answered,
+        frontier_owned=tuple(frontier_owned),
+        answered=tuple(answered),
         hits=hits_by_store,
         ahead=early_by_store,
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -108,6 +109,21 @@ class KeptBatches:
 
 
 _KEPT = KeptBatches(MOST_KEPT)
+#: Bytes of a graph's neighbours up to which counting copies them.
+_MOST_COPIED = 256_000_000
+
+
+@lru_cache(maxsize=2)
+def _structure_of(dataset: Dataset) -> Structure:
+    """Return the structure of a graph, its neighbours in memory of this process.
+
+    Pages of a mapped file are small: to find them took a quarter of drawing a batch.
+    """
+    structure = dataset.structure
+    is_listed = type(structure) is Structure
+    if not is_listed or structure.indices.nbytes > _MOST_COPIED:
+        return structure
+    return replace(structure, indices=np.array(structure.indices))
 
 
 def draw_batch(
@@ -128,7 +144,7 @@ def draw_batch(
     key = graph, plan, sampler, iteration
 
     def draw() -> DrawnBatch:
-        structure = dataset.structure
+        structure = _structure_of(dataset)
         # The core reads lists of neighbours, which drawn graphs have not.
         is_listed = type(structure) is Structure
         if not is_listed or structure.vertices > MOST_PLACES:

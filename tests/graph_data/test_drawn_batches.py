@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, sample_batch
 from emu.graph_data.caches import batch_counts, count_samples
@@ -13,6 +17,7 @@ from emu.graph_data.dataset import open_dataset
 from emu.graph_data.drawn_batches import DrawnBatch, KeptBatches, draw_counts
 from emu.graph_data.sampling import SampledBatch, Structure
 from emu.host.stream_key import stream_key
+from emu.problem.workloads import SampleCounts
 
 
 def _batch(size: int) -> SampledBatch:
@@ -140,6 +145,41 @@ def test_what_is_counted_without_lists_is_that_of_the_sampled_batch(
             np.testing.assert_array_equal(counts, expected_counts)
         if edges:
             np.testing.assert_array_equal(found.sources, expected.sources)
+
+        owner = rng.integers(0, 4, vertices).astype(np.int32)
+        hits = rng.random(len(found.vertices)) < 0.5
+        early = rng.permutation(vertices)[:5]
+        counted = batch_counts(found, owner, 5, hits, early)
+        assert counted == _counts_by_hand(sampled, owner, 5, hits, early)
+
+
+def _counts_by_hand(
+    batch: SampledBatch,
+    owner: NDArray[np.int32],
+    stores: int,
+    hits: NDArray[np.bool_],
+    early: NDArray[np.int64],
+) -> SampleCounts:
+    """Return the counts of a batch, store by store and hop by hop."""
+
+    def count(vertices: Any) -> tuple[int, ...]:
+        counts = Counter(owner[vertices].tolist())
+        return tuple(counts[store] for store in range(stores))
+
+    vertices = batch.vertices
+    frontiers = [vertices[:size] for size in reversed(batch.sizes[1:])]
+    destinations = [ends for _, ends in reversed(batch.edges)]
+    return SampleCounts(
+        owned=count(vertices),
+        edges=sum(map(len, destinations)),
+        seeds=batch.sizes[-1],
+        outputs=batch.sizes[1],
+        first_edges=len(destinations[-1]),
+        frontier_owned=tuple(map(count, frontiers)),
+        answered=tuple(count(vertices[ends]) for ends in destinations),
+        hits=count(vertices[hits]),
+        ahead=count(early),
+    )
 
 
 def test_what_is_counted_begins_at_vertices_of_the_graph() -> None:

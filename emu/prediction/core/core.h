@@ -748,8 +748,11 @@ void compressed(const void *sources, const void *destinations, bool wide_ends,
 enum { MISSED_AT_ONCE = 4 };
 void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
             int64_t walks, const double *draws, double *misses);
-void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
-                 const bool *counted, const int32_t *owner, int64_t *counts);
+void count_owned(const void *vertices, bool wide, int64_t size, const bool *counted,
+                 const int32_t *owner, int64_t *counts);
+void count_frontiers(const void *vertices, bool wide, int64_t hops,
+                     const int64_t *sizes, const int32_t *drawn, const int32_t *owner,
+                     int64_t stores, int64_t *counts);
 void count_shares(const Shared *s, int64_t edges);
 void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
                 const int64_t *bounds_of_class, const double *near, int64_t edges,

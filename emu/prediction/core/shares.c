@@ -2,16 +2,50 @@
  * what each adds up and the rows it needs. */
 #include "inline.h"
 
-/* Add up the vertices that every store owns, or what these have drawn: of those that are
- * `counted`, of all where that is NULL. */
-void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
-                 const bool *counted, const int32_t *owner, int64_t *counts)
+/* Return the number of a vertex of a list, whose entries are int64 where `wide`. */
+static inline int64_t vertex_at(const void *vertices, bool wide, int64_t place)
+{
+    if (wide)
+        return ((const int64_t *)vertices)[place];
+    return ((const int32_t *)vertices)[place];
+}
+
+/* Add up the vertices that every store owns: of those that are `counted`, of all where that
+ * is NULL. */
+void count_owned(const void *vertices, bool wide, int64_t size, const bool *counted,
+                 const int32_t *owner, int64_t *counts)
 {
     for (int64_t place = 0; place < size; place++) {
-        int64_t vertex = wide ? ((const int64_t *)vertices)[place]
-                              : ((const int32_t *)vertices)[place];
-        int64_t count = drawn ? drawn[place] : 1;
-        counts[owner[vertex]] += counted && !counted[place] ? 0 : count;
+        int64_t vertex = vertex_at(vertices, wide, place);
+        counts[owner[vertex]] += counted ? counted[place] : 1;
+    }
+}
+
+/* Add up what every store owns and answers of a mini-batch, in one walk over its vertices.
+ *
+ * The first `sizes[hop]` of them are the frontier of a hop, the last size is of all. `drawn`
+ * holds the edges of every vertex of a frontier, hop behind hop. `counts` has a row per
+ * frontier and one of all vertices, then a row of answered edges per hop; all must be 0. */
+void count_frontiers(const void *vertices, bool wide, int64_t hops,
+                     const int64_t *sizes, const int32_t *drawn, const int32_t *owner,
+                     int64_t stores, int64_t *counts)
+{
+    int64_t place = 0;
+    for (int64_t first = 0; first <= hops; first++) {
+        int64_t *owned = counts + first * stores;
+        for (int64_t store = 0; first && store < stores; store++)
+            owned[store] = owned[store - stores];
+        for (; place < sizes[first]; place++) {
+            int64_t store = owner[vertex_at(vertices, wide, place)];
+            owned[store]++;
+            /* It is in the frontiers of all hops that follow, too. */
+            const int32_t *edges = drawn;
+            for (int64_t hop = 0; hop < hops; hop++) {
+                if (hop >= first)
+                    counts[(hops + 1 + hop) * stores + store] += edges[place];
+                edges += sizes[hop];
+            }
+        }
     }
 }
 
