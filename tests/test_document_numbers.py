@@ -35,13 +35,19 @@ def short_searches() -> None:
     """Search as long as readers do, in place of the fixture of all tests."""
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for all commands: a graph is prepared once for those of it."""
+    return tmp_path_factory.mktemp("numbers")
+
+
 @pytest.mark.parametrize(
     ("page", "command", "text"), CASES, ids=[f"{p.stem}-{t}" for p, _, t in CASES]
 )
 def test_a_command_prints_the_number_beside_it(
-    page: Path, command: str, text: str, tmp_path: Path
+    page: Path, command: str, text: str, folder: Path
 ) -> None:
-    output = printed(Command(command, ""), tmp_path)
+    output = printed(Command(command, ""), folder)
 
     assert text in " ".join(output.split()), f"{page.name}: $ {command}"
 
@@ -54,12 +60,12 @@ def test_every_exact_command_beside_a_number_is_noted(page: Path) -> None:
     assert [command for command in EXACT.findall(text) if command not in noted] == []
 
 
-def test_a_wrong_number_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_number_is_seen(folder: Path) -> None:
     assert len(CASES) >= 4
     with pytest.raises(AssertionError):
         test_a_command_prints_the_number_beside_it(
-            ROOT / "README.md", "emu simulate golden", "makespan 39", tmp_path
+            ROOT / "README.md", "emu simulate golden", "makespan 39", folder
         )
     test_a_command_prints_the_number_beside_it(
-        ROOT / "README.md", "emu simulate golden", "makespan 38", tmp_path
+        ROOT / "README.md", "emu simulate golden", "makespan 38", folder
     )

@@ -30,6 +30,7 @@ from emu.host.foreign_code import (
     INSTALL_TORCH,
     OWN,
     ask_to_run,
+    code_runs,
     import_library,
     import_program,
     line_of,
@@ -367,6 +368,10 @@ def _build_module(model: JobSettings, offered: Mapping[str, Any]) -> Any:
     return module
 
 
+def _ask_to_run(program: str) -> None:
+    ask_to_run(program.rpartition(":")[0], f"model {program}")
+
+
 def _factory(program: str, source: str) -> Callable[..., Any]:
     """Return what builds a program's model: a class of modules, or its own function.
 
@@ -374,7 +379,7 @@ def _factory(program: str, source: str) -> Callable[..., Any]:
     """
     import torch
 
-    ask_to_run(program.rpartition(":")[0], f"model {program}")
+    _ask_to_run(program)
     target = import_program(program, source)
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
         return target
@@ -423,15 +428,18 @@ def try_out(settings: JobSettings) -> ModelFigures:
     Takes seconds the first time; the figures are kept while the process lives, so that
     variations of a scenario are compared with equal times.
 
-    Raises DataError when torch or the data set is missing; as `OwnModel`; when the
-    model draws random numbers that no seed decides, or keeps values from call to call.
+    Raises CodeWithheld where nothing of others may run; DataError when torch or the
+    data set is missing; as `OwnModel`; when the model draws random numbers that no seed
+    decides, or keeps values from call to call.
     """
-    program = settings["model"]["program"]
-    import_library("torch", program, INSTALL_TORCH)
     causes = [settings.get(name) for name in _KEYS]
     causes += [settings["model"][name] for name in _MODEL_KEYS]
     key = json.dumps(causes, sort_keys=True)
     if key not in _known:
+        program = settings["model"]["program"]
+        if not code_runs():
+            _ask_to_run(program)  # before torch is imported, which takes 1.5 s
+        import_library("torch", program, INSTALL_TORCH)
         dataset = open_for(settings)
         _check(settings, dataset)
         _known[key] = _measure(settings, dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,14 @@ from emu.scenario.realize import open_data
 from emu.scenario.scenario_file import loads
 
 PLAN = BatchPlan(seed=3, samplers=4, batch_size=128, fanouts=(10, 25), epoch="local")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what is prepared for all tests of this file, in place of those of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def settings_of(*, drawn: bool, partitioner: str = "metis", **keys: Any) -> Any:

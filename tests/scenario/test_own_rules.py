@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, load, own_rules, prepare
 from emu.scenario.own_rules import register_program
 from emu.scenario.schema import json_schema
+from tests.several_commands import carry_out
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 SEBF = f"{SHIPPED / 'own_rule' / 'sebf.py'}:Sebf"
@@ -304,8 +304,8 @@ def test_its_text_is_a_key_of_the_schema() -> None:
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that runs a command with a package that brings a rule."""
+def with_package(tmp_path: Path) -> dict[str, str]:
+    """Return the environment of processes that have a package with a rule."""
     info = tmp_path / "site" / "emu_equal-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(
@@ -313,12 +313,17 @@ def installed(tmp_path: Path) -> Callable[..., str]:
     )
     (info / "entry_points.txt").write_text(f"[{GROUP}]\nequal = emu_equal:Equal\n")
     (info.parent / "emu_equal.py").write_text(EQUAL)
-    environment = {**os.environ, "PYTHONPATH": str(info.parent)}
+    return {**os.environ, "PYTHONPATH": str(info.parent)}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, with_package: dict[str, str]) -> Callable[..., str]:
+    """Return a function that runs a command in a process that has the package."""
 
     def run(*words: str, code: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "emu", *words],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+            cwd=tmp_path, env=with_package, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
@@ -327,19 +332,25 @@ def installed(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_a_package_brings_a_rule(installed: Callable[..., str], tmp_path: Path) -> None:
-    assert (
-        json.loads(installed("policies", "--json", "-"))["equal"]["theorem1"] is False
-    )
-    assert '"equal"' in installed("schema")
+def test_a_package_brings_a_rule(
+    installed: Callable[..., str], tmp_path: Path, with_package: dict[str, str]
+) -> None:
     chosen = ["--set", "schedule.policy=equal", "--set", "expect=null"]
-    found: dict[str, Any] = json.loads(
-        installed("simulate", "golden", *chosen, "--json", "-")
+    policies, schema, simulated, slip = carry_out(
+        ["policies", "--json", "-"],
+        ["schema"],
+        ["simulate", "golden", *chosen, "--json", "-"],
+        ["simulate", "golden", "--set", "schedule.policy=equall"],
+        folder=tmp_path,
+        environment=with_package,
     )
+    assert json.loads(policies.stdout)["equal"]["theorem1"] is False
+    assert '"equal"' in schema.stdout
+    found = json.loads(simulated.stdout)
     assert found["policy"] == "equal"
     assert found["makespan"] == 38.0
-    slip = installed("simulate", "golden", "--set", "schedule.policy=equall", code=2)
-    assert "did you mean 'equal'?" in slip
+    assert slip.code == 2
+    assert "did you mean 'equal'?" in slip.stderr
     points = next((tmp_path / "site").glob("*/entry_points.txt"))
     points.write_text(f"[{GROUP}]\nequal = emu_equal:Nothing\n")
     assert "cannot be loaded" in installed("simulate", "golden", *chosen, code=2)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.several_commands import carry_out
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,19 +26,6 @@ cluster:
   machines: [{nic: 20 MB/s, count: 2}]
 job: {system: echo, iterations: 4, pairs: 2, question: 400 kB, echo: 100 kB, time: 5 ms}
 placement: {policy: explicit, tasks: {a0: m0, e0: m1, a1: m1, e1: m0}}
-"""
-#: Commands of one process, whose output is printed as a list.
-SEVERAL = """\
-import json, sys
-from typer.testing import CliRunner
-from emu.cli import app
-printed = []
-for words in json.loads(sys.argv[1]):
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
-    if done.exit_code:
-        sys.exit(f"{words}: {done.output}")
-    printed.append(done.stdout)
-print(json.dumps(printed))
 """
 
 
@@ -84,9 +73,9 @@ def test_every_command_takes_a_system_of_ones_own(
     """Each question lasts 5 + 20 ms, each echo 5 + 5: four, less the last way back."""
 
     def print_several(*commands: list[str]) -> list[str]:
-        call = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
-        printed = subprocess.check_output(call, cwd=tmp_path, env=installed)
-        return list(json.loads(printed))
+        ended = carry_out(*commands, folder=tmp_path, environment=installed)
+        assert [command.code for command in ended] == [0] * len(commands), ended
+        return [command.stdout for command in ended]
 
     _, schema, simulated, *_ = print_several(
         ["validate", "echo.yaml"],

@@ -58,7 +58,6 @@ from emu.errors import (
     NodeMisbehaved,
     RunError,
 )
-from emu.graph_data.copied_graphs import GraphCopy, is_here
 from emu.host.this_host import this_host
 from emu.names import printable
 
@@ -178,6 +177,9 @@ class Agent:
 
         Raises DataError, also to the coordinator, when one cannot be had.
         """
+        # Most jobs have no graph, and these modules take a sixth of an agent's start.
+        from emu.graph_data.copied_graphs import is_here  # noqa: PLC0415
+
         try:
             for dataset, fingerprint in order.graphs:
                 # A file of GB is read for its fingerprint, and signs of life go on.
@@ -195,6 +197,8 @@ class Agent:
         fingerprint: str,
         connection: ControlConnection,
     ) -> None:
+        from emu.graph_data.copied_graphs import GraphCopy  # noqa: PLC0415
+
         copy = GraphCopy(dataset, fingerprint)
         try:
             is_whole = False
