@@ -14,6 +14,7 @@ from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
 from emu.lab.fitting.steps import FULL
 from emu.prediction.analysis.traffic import PACKET, Traffic
+from tests import draws
 from tests.lab.fitting.crossed import crossed
 from tests.lab.fitting.test_steps import (
     ITERATIONS,
@@ -83,7 +84,7 @@ def test_iterations_come_back_with_what_they_say_of_other_nics(
     No fit has who meets whom at their server; of 300 others of each kind none and one
     were off.
     """
-    off = [off_at_some_nics(kind, seed) for seed in range(24)]
+    off = [off_at_some_nics(kind, seed) for seed in draws.some(range(24))]
 
     assert np.median(off) < 0.03
     assert np.mean(np.array(off) > 0.05) <= (0.34 if kind is asking else 0.05)

@@ -17,6 +17,7 @@ from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import _common_clock, fit_traffic
 from emu.lab.fitting.steps import ALL, FULL, Crossed, Step, _silence
 from emu.scenario.scenario_file import loads
+from tests import draws
 from tests.lab.fitting.crossed import crossed
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def test_a_fit_at_some_nics_answers_for_others(
 ) -> None:
     """Drawn jobs are within 4 %, but 6 of 100 of workers in their own time."""
     off = []
-    for seed in range(24):
+    for seed in draws.some(range(24)):
         document = kind(seed)
         found, document_again = fitted(document, KINDS[kind])
         assert found.count >= ITERATIONS - 3
