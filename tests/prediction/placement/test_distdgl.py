@@ -97,6 +97,64 @@ def test_server_goes_where_a_flow_gets_most() -> None:
     assert placement.machine_of == (0, 1, 0, 0, 1)
 
 
+#: Bytes/s into and out of each machine; the first has the GPUs of a team.
+UNEQUAL = (
+    Machine("m0", 8.0, 2.0, {"gpu": 2.0}),
+    Machine("m1", 3.0, 9.0, {"gpu": 0.0}),
+    Machine("m2", 5.0, 4.0, {"gpu": 0.0}),
+)
+
+
+@pytest.mark.parametrize(
+    ("senders", "receivers", "expected"),
+    [
+        # Of 2, 3 and 4 B/s, the slower direction, m2 gives a first flow most.
+        (0, 0, 2),
+        # Beside an edge that leaves m2 it gives 4 / 2, less than the 3 B/s of m1.
+        (1, 0, 1),
+        # Into m2 there are 5 / 2, less than these too.
+        (0, 1, 1),
+        # Beside three into each: 3 / 4 into m1, 5 / 4 into m2, 2 / 7 out of m0.
+        (0, 3, 2),
+    ],
+)
+def test_a_task_stands_where_its_slower_direction_has_most_left(
+    senders: int, receivers: int, expected: int
+) -> None:
+    """Beside edges from m2 to m0, and from m0 to m2 and, of three, as many to m1."""
+    team = (
+        Task("w", "worker", demands={"gpu": 1.0}),
+        Task("s", "sampler", demands={"gpu": 1.0}),
+        Task("on m2", "t", pinned="m2"),
+        Task("on m1", "t", pinned="m1"),
+        Task("last", "t"),
+    )
+    edges = [Edge(1, 0)]
+    edges += [Edge(2, 0)] * senders
+    edges += [Edge(0, 2)] * receivers
+    if receivers == 3:
+        edges += [Edge(0, 3)] * receivers
+
+    placement = place_distdgl(Job(team, tuple(edges), 1), Cluster(UNEQUAL))
+
+    assert placement.machine_of[:2] == (0, 0)
+    assert placement.machine_of[4] == expected
+
+
+def test_of_machines_that_serve_as_well_the_first_is_taken() -> None:
+    """Two workers of unlike demands: which makes the program one of integers."""
+    tasks = (
+        Task("w0", "worker", demands={"gpu": 1.0}),
+        Task("s0", "sampler", demands={"gpu": 1.0}),
+        Task("w1", "worker", demands={"gpu": 0.5}),
+        Task("s1", "sampler", demands={"gpu": 1.0}),
+    )
+    machines = tuple(Machine(f"m{n}", 1.0, 1.0, {"gpu": 4.0}) for n in range(3))
+    job = Job(tasks, (Edge(1, 0), Edge(3, 2)), 1)
+
+    assert place_distdgl(job, Cluster(machines)).machine_of == (0, 0, 0, 0)
+
+
 def test_refuses_a_job_without_teams() -> None:
     job = Job((Task("a", "worker"),), (), 1)
 

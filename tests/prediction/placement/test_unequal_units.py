@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from emu.prediction.placement.bound import placement_bound
-from emu.prediction.placement.candidates import Candidates, JobsCost, _job_costs
+from emu.prediction.placement.candidates import (
+    Candidates,
+    JobsCost,
+    _job_costs,
+    lower_bound,
+    placement_cost,
+)
+from emu.prediction.placement.machine_sets import machine_sets
 from emu.prediction.placement.packing import Packing, infeasibility, sum_edge_bytes
 from emu.prediction.placement.space import Space
-from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
+from emu.problem import CapacityChange, Cluster, Edge, Job, Machine, Realization, Task
 from emu.problem.workloads import RELEASE
 
 #: The module: its package has a function of this name.
@@ -109,6 +116,47 @@ def test_heads_tails_and_bytes_are_of_what_is_sent() -> None:
     assert candidates.least == 7.0
 
 
+def test_a_port_asks_for_what_lies_before_and_behind_its_bytes() -> None:
+    """2 s of a, 30 B out of m0 in 6 s, 0.75 s on the way, 5 s of b; or all at once."""
+    machines = (
+        Machine("m0", 9.0, 5.0, latency_out=0.5, latency_in=4.0),
+        Machine("m1", 8.0, 7.0, latency_out=2.0, latency_in=0.25),
+    )
+    candidates = Candidates(Space(ONCE, Cluster(machines)), RUN, "oes")
+
+    assert lower_bound(candidates, np.array([0, 1, 0])) == 2 + 6 + 0.75 + 5
+    assert lower_bound(candidates, np.array([1, 0, 0])) == pytest.approx(
+        2 + 30 / 7 + 6 + 5
+    )
+    assert lower_bound(candidates, np.array([1, 1, 0])) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("total", "cost"), [(False, 2.5 * 9.0), (True, 10.0 + 2.5 * 9.0 + 0.5 * 3.0)]
+)
+def test_jobs_cost_the_most_or_the_sum_of_what_each_does(
+    *, total: bool, cost: float
+) -> None:
+    """From its release on a takes 10 s, b, which weighs most, 9 s, and c 3 s."""
+    tasks = (
+        Task("a/w", "t"),
+        Task("b/release", RELEASE, gate=True),
+        Task("b/w", "t"),
+        Task("c/release", RELEASE, gate=True),
+        Task("c/w", "t"),
+    )
+    edges = (Edge(1, 2, credit=True), Edge(3, 4, credit=True))
+    job = Job(tasks, edges, 1, settings={"jobs": {"a": {}, "b": {}, "c": {}}})
+    run = Realization(np.array([[10.0], [4.0], [9.0], [7.0], [3.0]]), np.zeros((2, 1)))
+    costs = JobsCost(total=total, weights={"b": 2.5, "c": 0.5})
+    candidates = Candidates(Space(job, Cluster(MACHINES)), run, "oes", costs)
+    machine_of = np.zeros(5, np.int64)
+
+    assert placement_cost(candidates, machine_of, np.inf) == cost
+    # No schedule is cheaper than the lightest job would be that came last.
+    assert lower_bound(candidates, machine_of) == 0.5 * (13.0 - 7.0)
+
+
 def test_who_is_pinned_to_a_slow_machine_is_slow_in_any_placement() -> None:
     factors = {"m0": 1.0, "m1": 3.0}
     for pinned, least in (("m1", 6.0), ("m0", 2.0), (None, 2.0)):
@@ -138,6 +186,34 @@ def test_a_job_is_released_once() -> None:
 
     assert costs["release"].tolist() == [4.0, 0.0]
     assert costs["weight"].tolist() == [1.0, 2.5]
+
+
+def test_a_machine_is_as_slow_as_it_is_for_all_tasks_on_average() -> None:
+    """NICs are equal: m2, of 1.5 and 2, before m0, of 1 and 4, before m1, of 2.6."""
+    tasks = (
+        Task("a", "t", slowness={"m0": 1.0, "m1": 2.6, "m2": 1.5}),
+        Task("b", "t", slowness={"m0": 4.0, "m1": 2.6, "m2": 2.0}),
+    )
+    machines = tuple(Machine(f"m{n}", 10.0, 10.0) for n in range(3))
+    kinds = tuple(
+        Machine(f"k{n}", 1.0 + n / 8, 1.0 + n / 8) for n in range(6)
+    )  # more kinds than all of whose mixtures are tried
+    job = Job(tasks, (), 1)
+
+    found = machine_sets(job, Cluster((*machines, *kinds)), most=999, size=2)
+    assert ("m0", "m2") in found
+    assert ("m1", "m2") not in found
+
+
+def test_a_machine_whose_nic_changes_is_like_no_other() -> None:
+    machines = tuple(Machine(f"m{n}", 10.0, 10.0) for n in range(3))
+    job = Job((Task("a", "t"),), (), 1)
+    steady = machine_sets(job, Cluster(machines), most=999, size=1)
+    changes = (CapacityChange(3.0, "m1 in", 5.0),)
+    changing = machine_sets(job, Cluster(machines, changes=changes), most=999, size=1)
+
+    assert steady == [("m0",)]
+    assert changing == [("m0",), ("m1",)]
 
 
 def test_rules_that_look_at_every_flow_afford_a_tenth() -> None:
