@@ -19,7 +19,13 @@ from emu.emulation.network.inbox import Delivery, Inbox
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import parts_of
-from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
+from emu.emulation.wire.messages import (
+    FlowEnded,
+    Message,
+    ResultPart,
+    RunTask,
+    TaskEnded,
+)
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu_nodes import runtime, task_runner, timed
@@ -278,6 +284,47 @@ async def test_a_state_is_kept_at_every_cut_but_where_a_run_begins(
         cut: [cut] for cut in cuts
     }
     assert all(kept[cut][cut]["x"] == cut for cut in cuts)
+
+
+class Misses(Keeper):
+    """Has updates of two iterations on their way at a cut."""
+
+    missed = 2
+
+    def late_updates(self, number: int) -> Payload:
+        """Return what has come by an iteration."""
+        return {"late": np.array([number])}
+
+
+async def test_a_cut_is_whole_when_its_updates_have_come() -> None:
+    """That of iteration 3 before iteration 5, that of 6 before 8."""
+    stage = Stage()
+    runner = TaskRunner(replace(SPEC, every=3), Misses(), stage.runner._context)
+    kept = {number: runner._finish_cut(number) for number in range(9)}
+    stage.timer.close()
+    stage.compute.shutdown()
+
+    whole = {number: states for number, states in kept.items() if states}
+    assert {number: [*states] for number, states in whole.items()} == {5: [3], 8: [6]}
+    for number, states in whole.items():
+        (state,) = states.values()
+        assert (state["x"], state["late"]) == (number - 2, number)
+
+
+async def test_an_arrival_is_told_in_emulated_seconds_and_bytes() -> None:
+    """20 real bytes at 106 s of wall time are 4 B at 3 s; of order alone none are."""
+    task = process_task("doubles:Doubles", inputs=(edge_end(3, sent=2),))
+    settings = EmulationSettings(time_scale=2.0, byte_scale=5.0)
+    spec = replace(process_spec("w0", task), settings=settings, host=HOST)
+    told: list[FlowEnded] = []
+    ends = EdgeEnds(spec, told.append, lambda _: None)
+    ends._on_arrival(3, 0, 106.0, 20, shaped=True)  # before run time is known
+    ends.clock = RunClock(100.0, time_scale=2.0)
+
+    ends._on_arrival(3, 1, 106.0, 20, shaped=False)
+    ends._on_arrival(3, 1, 106.0, 20, shaped=True)
+
+    assert told == [FlowEnded(3, 1, 3.0, 4.0)]
 
 
 @pytest.mark.parametrize(("first", "port"), [(5000, 5007), (0, 0), (None, 0)])

@@ -75,6 +75,20 @@ def test_each_iteration_is_due_by_its_own_time() -> None:
     assert "task g0 runs iteration 1, due at 6.000 s" in story
 
 
+def test_a_task_whose_end_is_known_is_due_then_and_a_gate_never() -> None:
+    """Its process said that it ends later than the 1 s of its profile."""
+    half = Halfway()
+    deadlines = half.until(0)
+    first = half.problem.job.index("g0")
+    desk = deadlines._desk
+    desk.known[first] = 0
+    desk.known_end[first] = 4.5
+    assert "task g0 runs iteration 0, due at 4.500 s" in deadlines.story()
+
+    deadlines._is_gate[first] = True
+    assert "task g0 runs" not in deadlines.story()
+
+
 def test_task_without_a_profile_is_due_when_it_starts() -> None:
     deadlines = Halfway(timed=False).until(0)
     checked(deadlines, 0.1, 0.1 + PATIENCE)

@@ -61,6 +61,19 @@ def test_no_order_is_cheaper(links: Links, machines: list[int]) -> None:
     assert found == pytest.approx(least, rel=1e-9)
 
 
+def test_the_slowest_link_counts_before_the_sum_of_all() -> None:
+    """One way round they take 5, 1 and 1 s per byte, the other way 3 s each."""
+    machines = [Machine(f"m{number}", 9.0, 9.0) for number in range(3)]
+    seconds = {(0, 1): 5, (1, 2): 1, (2, 0): 1, (0, 2): 3, (2, 1): 3, (1, 0): 3}
+    own = [Link(f"{a}>{b}", 1 / taken) for (a, b), taken in seconds.items()]
+    routes = [
+        Route((a,), (b,), (link.name,))
+        for (a, b), link in zip(seconds, own, strict=True)
+    ]
+
+    assert ring_order(Links(machines, own, routes), [0, 1, 2]) == (0, 2, 1)
+
+
 def test_a_large_ring_enters_every_machine_and_every_rack_once() -> None:
     machines = [Machine(f"m{i}", 10.0, 10.0) for i in range(40)]
     names = [machine.name for machine in machines]

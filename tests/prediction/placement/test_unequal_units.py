@@ -16,6 +16,7 @@ from emu.prediction.placement.candidates import (
     placement_cost,
 )
 from emu.prediction.placement.machine_sets import machine_sets
+from emu.prediction.placement.moves import hub_followers
 from emu.prediction.placement.packing import Packing, infeasibility, sum_edge_bytes
 from emu.prediction.placement.space import Space
 from emu.problem import CapacityChange, Cluster, Edge, Job, Machine, Realization, Task
@@ -71,6 +72,14 @@ def test_units_with_slots_are_alike_to_packing_whichever_task_takes_one(
 
     assert space.groups == ((0,), (1,))
     assert space.packed == ((0, 1),)
+
+
+def test_of_a_lone_pair_one_is_the_hub() -> None:
+    """Task b has the follower a; d has c and e, of which none has another partner."""
+    edges = (Edge(0, 1), Edge(2, 3), Edge(4, 3))
+    job = Job(tuple(Task(name, "t") for name in "abcde"), edges, 1)
+
+    assert hub_followers(Space(job, Cluster(MACHINES))) == ((1, (0,)), (3, (2, 4)))
 
 
 def test_first_fit_begins_with_what_is_large_in_any_resource() -> None:
@@ -155,6 +164,24 @@ def test_jobs_cost_the_most_or_the_sum_of_what_each_does(
     assert placement_cost(candidates, machine_of, np.inf) == cost
     # No schedule is cheaper than the lightest job would be that came last.
     assert lower_bound(candidates, machine_of) == 0.5 * (13.0 - 7.0)
+
+
+def test_no_limited_pool_gets_more_back_than_is_taken_of_it() -> None:
+    """Task c takes a slot once, and r gives one back three times."""
+    tasks = (
+        Task("c", "t", takes="lam", frees="", iterations=1),
+        Task("r", "t", frees="lam"),
+    )
+    machines = (Machine("m0", 9.0, 9.0, slots={"lam": 5}), Machine("m1", 9.0, 9.0))
+    job = Job(tasks, (), 3)
+    run = Realization(np.array([[2.0] * 3, [1.0] * 3]), np.zeros((0, 3)))
+    candidates = Candidates(Space(job, Cluster(machines), apart=True), run, "oes")
+
+    costs = [
+        placement_cost(candidates, np.array(machine_of), np.inf)
+        for machine_of in ((0, 0), (1, 1), (0, 1), (1, 0))
+    ]
+    assert costs == [np.inf, 3.0, 3.0, np.inf]
 
 
 def test_who_is_pinned_to_a_slow_machine_is_slow_in_any_placement() -> None:
