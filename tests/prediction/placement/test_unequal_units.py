@@ -9,16 +9,18 @@ import pytest
 
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import (
+    NORM,
     Candidates,
     JobsCost,
     _job_costs,
+    estimate,
     lower_bound,
     placement_cost,
 )
 from emu.prediction.placement.machine_sets import machine_sets
-from emu.prediction.placement.moves import hub_followers
 from emu.prediction.placement.packing import Packing, infeasibility, sum_edge_bytes
 from emu.prediction.placement.space import Space
+from emu.prediction.placement.symmetry import hub_followers
 from emu.problem import CapacityChange, Cluster, Edge, Job, Machine, Realization, Task
 from emu.problem.workloads import RELEASE
 
@@ -27,6 +29,12 @@ place = import_module("emu.prediction.placement.place")
 MACHINES = (
     Machine("m0", 10.0, 10.0, resources={"gpu": 4.0}),
     Machine("m1", 10.0, 10.0, resources={"gpu": 4.0}),
+)
+
+
+DELAYED = (
+    Machine("m0", 9.0, 5.0, latency_out=0.5, latency_in=4.0),
+    Machine("m1", 8.0, 7.0, latency_out=2.0, latency_in=0.25),
 )
 
 
@@ -127,17 +135,26 @@ def test_heads_tails_and_bytes_are_of_what_is_sent() -> None:
 
 def test_a_port_asks_for_what_lies_before_and_behind_its_bytes() -> None:
     """2 s of a, 30 B out of m0 in 6 s, 0.75 s on the way, 5 s of b; or all at once."""
-    machines = (
-        Machine("m0", 9.0, 5.0, latency_out=0.5, latency_in=4.0),
-        Machine("m1", 8.0, 7.0, latency_out=2.0, latency_in=0.25),
-    )
-    candidates = Candidates(Space(ONCE, Cluster(machines)), RUN, "oes")
+    candidates = Candidates(Space(ONCE, Cluster(DELAYED)), RUN, "oes")
 
     assert lower_bound(candidates, np.array([0, 1, 0])) == 2 + 6 + 0.75 + 5
     assert lower_bound(candidates, np.array([1, 0, 0])) == pytest.approx(
         2 + 30 / 7 + 6 + 5
     )
     assert lower_bound(candidates, np.array([1, 1, 0])) == 7.0
+
+
+def test_an_estimate_has_latencies_as_ports_and_flows_have_them() -> None:
+    """Ports ask for 13.75 and 11.5 s; a flow that met all others takes 13.75 + 0.75."""
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 1)
+    run = Realization(np.array([[2.0], [5.0]]), np.array([[30.0]]))
+    candidates = Candidates(Space(job, Cluster(DELAYED)), run, "oes")
+    parts = np.array([13.75, 11.5, 2.0, 5.0]) / 13.75
+    norm = 13.75 * np.sum(parts**NORM) ** (1 / NORM)
+
+    found = estimate(candidates, np.array([0, 1]))
+
+    assert found == pytest.approx((norm + 2.0 + 14.5 + 5.0) / 2)
 
 
 @pytest.mark.parametrize(
