@@ -257,19 +257,27 @@ def _find_misses(
 
     lines = []
     for point in finished_points:
+        row = record.rows[point.key(mode)]
+        values = _values_of(row["figures"], mode)
         exact = point in as_stated or not as_stated
-        figures = record.rows[point.key(mode)]["figures"]
-        values = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
-        # What is expected of a makespan is of the simulation: here the one foreseen.
-        if mode == "emulate":
-            values |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
-            values["emulated"] = values["makespan"]
-            values["makespan"] = figures["predicted_makespan"]
-            values["accuracy"] = figures.get("test_accuracy")
-
-        if misses := expectations.list_misses(expect, values, exact=exact):
-            lines.append(f"{_name(point)}: {'; '.join(misses)}")
+        misses = expectations.list_misses(expect, values, exact=exact)
+        if misses:
+            name = _name(point)
+            words = "; ".join(misses)
+            lines.append(f"{name}: {words}")
     return lines
+
+
+def _values_of(figures: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return the values of a point by the names under which they are expected."""
+    values = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+    # What is expected of a makespan is of the simulation: here the one foreseen.
+    if mode == "emulate":
+        values |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
+        values["emulated"] = values["makespan"]
+        values["makespan"] = figures["predicted_makespan"]
+        values["accuracy"] = figures.get("test_accuracy")
+    return values
 
 
 def _emulate_point(point: Point, runs: Path) -> Figures:

@@ -149,15 +149,7 @@ class Search:
 
         Whole graphs first: their trainings are short, and bound those of the others.
         """
-        names = list_variants(["all"])
-        fastest = []
-        for number, row in enumerate(names):
-            self.note(f"rows timed: {number} of {len(names)}")
-            if variant_named(row).alone:  # which data_parallel is on one machine
-                continue
-            self.rows[row] = self.time_sets(row, self.sets, {})
-            fastest += self.rows[row][:1]
-
+        fastest = self._time_rows()
         if self.terms.target is None:
             fastest = [first for first in fastest if self.is_of_class(first)]
         fastest.sort(key=self.judge)
@@ -172,6 +164,20 @@ class Search:
             self.settle(leader, slack=_RIVAL)
             leaders.append(leader)
         return sorted(leaders, key=self.judge)
+
+    def _time_rows(self) -> list[Prospect]:
+        """Return every row on the machines on which it is fastest."""
+        names = list_variants(["all"])
+        fastest = []
+        for number, row in enumerate(names):
+            self.note(f"rows timed: {number} of {len(names)}")
+            # Data_parallel on one machine is such a row already.
+            if variant_named(row).alone:
+                continue
+            prospects = self.time_sets(row, self.sets, {})
+            self.rows[row] = prospects
+            fastest += prospects[:1]
+        return fastest
 
     def list_tuned(self, leaders: Sequence[Prospect]) -> list[Prospect]:
         """Return the rows whose settings are tried, the best first.

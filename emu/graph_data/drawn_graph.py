@@ -233,6 +233,30 @@ class DrawnStructure(Structure):
         key: np.uint64,
     ) -> tuple[Ids, Positions]:
         """Return at most ``fanout`` neighbours of each vertex, and whose they are."""
+        rows, targets = self._draw_some(frontier, fanout, key)
+        # In a random order: what is beyond the fan-out is not of the last ranges.
+        place = _uniform(key, targets, rows)
+        order = np.lexsort((place, rows))
+        rows = rows[order]
+        targets = targets[order]
+        rows, targets = self._differ(frontier, rows, targets)
+
+        degrees = np.bincount(rows, minlength=len(frontier))
+        _, numbers = _number_draws(degrees)
+        is_within = numbers < fanout
+        positions = rows[is_within].astype(np.int32)
+        return targets[is_within], positions
+
+    def _draw_some(
+        self,
+        frontier: Ids,
+        fanout: int,
+        key: np.uint64,
+    ) -> tuple[Ids, Ids]:
+        """Return rows and neighbours of more draws than a fan-out needs, as they count.
+
+        All draws of a vertex that has few.
+        """
         counts = self.draws_of(frontier)
         needed = _SPARE * self.repeats * fanout
         most = int(np.ceil(needed))
@@ -255,20 +279,7 @@ class DrawnStructure(Structure):
         is_counted = _uniform(key, targets, rows) < chance
         has_all = wanted == counts
         is_counted |= has_all[rows]
-        rows = rows[is_counted]
-        targets = targets[is_counted]
-
-        # In a random order: what is beyond the fan-out is not of the last ranges.
-        place = _uniform(key, targets, rows)
-        order = np.lexsort((place, rows))
-        rows = rows[order]
-        targets = targets[order]
-        rows, targets = self._differ(frontier, rows, targets)
-        degrees = np.bincount(rows, minlength=len(frontier))
-        _, numbers = _number_draws(degrees)
-        is_within = numbers < fanout
-        positions = rows[is_within].astype(np.int32)
-        return targets[is_within], positions
+        return rows[is_counted], targets[is_counted]
 
 
 def narrow(vertices: Ints) -> Any:

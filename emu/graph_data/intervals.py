@@ -73,18 +73,25 @@ def cut_intervals(
             # degree; ties by number.
             order = np.argsort(-degree[vertices], kind="stable")
             vertices = vertices[order]
-            forth = np.arange(each)
-            back = forth[::-1]
-            # There and back: who gets the largest of one round gets the smallest of the
-            # next.
-            round_trip = np.concatenate([forth, back])
-            dealt = np.resize(round_trip, len(vertices))
-        interval[vertices] = part * each + dealt
+            dealt = _deal_out(len(vertices), each)
+        first_interval = part * each
+        interval[vertices] = first_interval + dealt
     if how == "balanced":
         for first in range(0, parts * each, each):
             numbers = range(first, first + each)
             _balance(structure, interval, numbers)
     return interval
+
+
+def _deal_out(count: int, intervals: int) -> Ints:
+    """Return the number of the interval that gets each of so many vertices.
+
+    There and back: who gets the largest of one round gets the smallest of the next.
+    """
+    forth = np.arange(intervals)
+    back = forth[::-1]
+    round_trip = np.concatenate([forth, back])
+    return np.resize(round_trip, count)
 
 
 def _balance(
@@ -164,14 +171,8 @@ def _best_swap(
     nearest = _nearest(sums[order], aim)
     places = order[nearest]
 
-    count = structure.vertices
-    # Both ends as one number: isin compares numbers, not pairs.
-    leaving_rows = np.arange(len(leaving))
-    partners = joining[places]
-    pair_keys = leaving_rows * count + partners
-    row, source = leaving_edges
-    edge_keys = row * count + source
-    between_them = 2 * np.isin(pair_keys, edge_keys)
+    are_neighbours = _are_neighbours(leaving_edges, joining[places], structure.vertices)
+    between_them = 2 * are_neighbours
     first = most - losses + in_most[places] + between_them
     second = fewest + gains - in_fewest[places] + between_them
     larger = np.maximum(first, second)
@@ -190,6 +191,16 @@ def _best_swap(
         vertices=(leaving_vertex, joining_vertex),
         edges=(int(first[best]), int(second[best])),
     )
+
+
+def _are_neighbours(edges: tuple[Ints, Ints], partners: Ints, vertices: int) -> Mask:
+    """Return which rows have an edge to their partner; ``edges`` are row and source."""
+    # Both ends as one number: isin compares numbers, not pairs.
+    row, source = edges
+    edge_keys = row * vertices + source
+    rows = np.arange(len(partners))
+    pair_keys = rows * vertices + partners
+    return np.isin(pair_keys, edge_keys)
 
 
 def _nearest(numbers: Ints, aims: Ints) -> Ints:
@@ -249,15 +260,9 @@ def interval_counts(
     # Weighted counts are float64, and whole numbers below 2^53 exact there.
     edges = np.bincount(interval, weights=structure.degrees, minlength=count)
 
-    rows_of_sources = count if sources else 0
-    pushes = np.zeros((rows_of_sources, parts), np.int64)
-    for number in range(len(pushes)):
-        members = np.flatnonzero(interval == number)
-        # A source with several edges into the interval counts once.
-        _, neighbours = structure.neighbours(members)
-        sources_part = part[np.unique(neighbours)]
-        pushes[number] = np.bincount(sources_part, minlength=parts)
-        pushes[number, number // each] = 0
+    pushes = np.zeros((0, parts), np.int64)
+    if sources:
+        pushes = _count_sources(structure, interval, part, (count, parts))
     sizes = np.bincount(interval, minlength=count)
     return IntervalCounts(
         vertices=sizes,
@@ -265,6 +270,29 @@ def interval_counts(
         ghosts=ghosts,
         sources=pushes,
     )
+
+
+def _count_sources(
+    structure: Structure,
+    interval: SmallInts,
+    part: SmallInts,
+    shape: tuple[int, int],
+) -> Ints:
+    """Return ``IntervalCounts.sources``, of such a shape: (intervals, parts)."""
+    count, parts = shape
+    intervals_of_part = count // parts
+
+    pushes = np.zeros(shape, np.int64)
+    for number in range(count):
+        members = np.flatnonzero(interval == number)
+        _, neighbours = structure.neighbours(members)
+        # A source with several edges into the interval counts once.
+        sources = np.unique(neighbours)
+        pushes[number] = np.bincount(part[sources], minlength=parts)
+        # Within its part it needs no copy.
+        home = number // intervals_of_part
+        pushes[number, home] = 0
+    return pushes
 
 
 def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:

@@ -411,7 +411,8 @@ class SmallJob:
             even_machines.append(even_machine)
 
         no_times = [replace(task, milliseconds=0) for task in self.tasks]
-        largest = max((flow.kilobytes for flow in self.flows), default=0)
+        sizes = [flow.kilobytes for flow in self.flows]
+        largest = max(sizes, default=0)
         even_flows = [replace(flow, kilobytes=largest) for flow in self.flows]
         fastest_machines = (fastest,) * len(self.machines)
         levels = {

@@ -287,10 +287,10 @@ class Lab:
         self._switch.ask(do="address", addresses=switch_addresses)
 
         # All at once: one after the other, 16 machines took three times as long.
-        for holder, plans in zip(self._holders, self._plans, strict=True):
-            plan_out, _ = plans
-            name = holder.name
-            addresses = {network: self.address(name, network) for network in _NETWORKS}
+        for holder, (plan_out, _) in zip(self._holders, self._plans, strict=True):
+            addresses = {}
+            for network in _NETWORKS:
+                addresses[network] = self.address(holder.name, network)
             holder.post(do="address", addresses=addresses)
             fields = dataclasses.asdict(plan_out)
             holder.post(do="shape", device=DATA, plan=fields)
@@ -298,6 +298,7 @@ class Lab:
             device = f"{DATA}-{number}"
             fields = dataclasses.asdict(plan_in)
             self._switch.ask(do="shape", device=device, plan=fields)
+        # Of an address, and of a shape.
         for holder in self._holders:
             holder.answer()
             holder.answer()

@@ -118,8 +118,12 @@ def best_policy(
     ``candidates``: names; all policies if empty.
     """
     # A profile may be shorter than the job, or longer.
-    columns = np.arange(problem.job.iterations) % profile.times.shape[1]
-    expected_run = Realization(profile.times[:, columns], profile.volumes[:, columns])
+    _, profiled_iterations = profile.times.shape
+    columns = np.arange(problem.job.iterations) % profiled_iterations
+    expected_run = Realization(
+        times=profile.times[:, columns],
+        volumes=profile.volumes[:, columns],
+    )
     names = {"oes", *candidates}
     if not candidates:
         # To divide ports among jobs is the same where there is one.

@@ -315,12 +315,7 @@ class _Tensor(Nothing):
                 answer=outcome.answer,
             )
 
-        payload = _version_payload(weights)
-        if outcome.gradient is not None:
-            payload["gradient"] = outcome.gradient
-        for name, array in outcome.answer.items():
-            payload[f"answer.{name}"] = array
-        return payload
+        return _payload_of(weights, outcome)
 
     def _compute_part(
         self,
@@ -413,6 +408,16 @@ class _Tensor(Nothing):
         loss = cross_entropy(z, targets)
         outcome = self.backward(pulled, loss.gradient, weights)
         return replace(outcome, loss=loss.value)
+
+
+def _payload_of(weights: Weights, outcome: Computed) -> Payload:
+    """Return what a tensor task may send: version, gradient, arrays of its answer."""
+    payload = _version_payload(weights)
+    if outcome.gradient is not None:
+        payload["gradient"] = outcome.gradient
+    for name, array in outcome.answer.items():
+        payload[f"answer.{name}"] = array
+    return payload
 
 
 def _version_payload(weights: Weights) -> Payload:
