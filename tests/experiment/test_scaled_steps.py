@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from emu.errors import EmulatorError, ScenarioErrors
 from emu.experiment.question import Answer, row_of
 from emu.experiment.row_figures import weights_of
-from emu.experiment.scaled_steps import SEEDS, fit_trend, place_alone
+from emu.experiment.scaled_steps import SEEDS, fit_trend, list_smaller, place_alone
 from emu.experiment.system_rows import compare_systems, list_questions
 from emu.experiment.systems import Target
 from emu.report.step_sources import list_source_cells
@@ -121,6 +121,16 @@ def test_mini_batch_rows_share_the_trainings_of_one_machine() -> None:
     (question,) = list_questions(scenario, "dgcl", target=Target(0.5))
     row = row_of(question)
     assert place_alone(row, row.on(("m0", "m1"))) is None
+
+
+def test_trainings_of_a_scale_have_seeds_from_that_of_the_file_on() -> None:
+    scenario = load(scenario_of(), {"seed": 7})
+    target = Target(0.5)
+    (question,) = list_questions(scenario, "data_parallel", target=target)
+    row = row_of(question)
+    smaller = [*list_smaller(row, row.on(("m0", "m1")), target)]
+    assert [scale for scale, _ in smaller] == np.repeat(SCALES, SEEDS).tolist()
+    assert [learner.seed for _, learner in smaller] == [7, 8] * len(SCALES)
 
 
 def test_intervals_that_overlap_part_no_rows() -> None:

@@ -203,6 +203,19 @@ def test_rates_of_unknown_flows_are_refused(
     )
 
 
+def test_the_rule_that_a_portfolio_chose_is_that_of_the_result(run: Path) -> None:
+    changes = (
+        ("manifest.json", {"scenario": {"schedule": {"policy": "portfolio"}}}),
+        ("result.json", {"policy": "maxmin"}),
+    )
+    for name, change in changes:
+        content = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps(content | change))
+    assert emu.load_run(run).policy == "maxmin"
+    (run / "result.json").unlink()
+    assert emu.load_run(run).policy == "portfolio"
+
+
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [

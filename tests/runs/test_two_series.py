@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -94,6 +95,22 @@ def test_draws_of_one_distribution_seldom_differ() -> None:
     # Both tests miss 5 % of them.
     assert outcomes.count(Agreement.DIFFERS) <= 12
     assert Agreement.UNDECIDED in outcomes
+
+
+def test_chance_divides_all_lengths_into_as_many_as_there_are() -> None:
+    """Of series of unequal lengths: beside the distances of all divisions."""
+    measured = [1.0, 1.4, 2.5]
+    found = [1.1, 1.2, 1.9, 2.2, 3.0, 3.9]
+    lengths = np.array(measured + found)
+    areas = []
+    for places in combinations(range(9), 3):
+        others = np.delete(lengths, places)
+        area, _ = distances(lengths[[*places]], others)
+        areas.append(area)
+    likeness = compare_lengths(measured, found)
+    assert likeness.chance is not None
+    exact = np.percentile(areas, 95) / np.mean(measured)
+    assert likeness.chance == pytest.approx(exact, rel=0.2)
 
 
 def test_a_shift_beyond_chance_differs() -> None:

@@ -317,6 +317,23 @@ def test_two_streams_send_as_much_in_two_flows() -> None:
     assert two.realization.times.sum() == pytest.approx(one.realization.times.sum())
 
 
+def test_parts_of_two_streams_take_the_time_of_their_rows() -> None:
+    """Of an odd number of vertices the first part has one more."""
+    ready = _prepared("job.stream=2")
+    tasks = [task.name for task in ready.problem.job.tasks]
+    seconds = dict(zip(tasks, ready.realization.times[:, 0], strict=True))
+    shares = set()
+    for task in tasks:
+        if task.startswith("av") and f"{task}.first" in seconds:
+            call = task.replace("av", "call", 1)
+            share = _edge(ready, f"{call}->{task}.first") / _edge(
+                ready, f"{call}->{task}"
+            )
+            assert seconds[f"{task}.first"] / seconds[task] == pytest.approx(share)
+            shares.add(share)
+    assert len(shares) > 1
+
+
 def slow_of(spread: Any) -> SlowLambdasSection:
     return SlowLambdasSection(share=0.25, factor=3.0, spread=spread)
 

@@ -362,6 +362,58 @@ def test_memory_of_a_device_by_hand() -> None:
     assert devices_of(load(base, stated))["m0"] == 5e6
 
 
+def test_a_worker_brings_the_rows_of_its_own_samplers() -> None:
+    rates = RATES | {"pcie": "70 ps"}
+    base = scenario_of(2, samplers_per_worker=2, features="host", rates=rates)
+    job, counts = counts_of(base)
+    dataset = open_for(job.settings)
+    plan = BatchPlan.from_settings(job.settings)
+    train = plan.walk(dataset)
+    row = 4 * dataset.feature_length
+    sizes = [
+        [
+            row * len(plan.batch(dataset.structure, train, sampler, number).vertices)
+            for number in range(BATCHES)
+        ]
+        for sampler in range(4)
+    ]
+    workers = [n for n, task in enumerate(job.tasks) if task.kind == "worker"]
+    for worker, position in enumerate(workers):
+        own = np.sum(sizes[2 * worker : 2 * worker + 2], axis=0)
+        assert counts["collect"][position].tolist() == own.tolist()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_moments_lie_where_the_step_is_taken(optimizer: str) -> None:
+    """A worker beside servers has weights and a gradient, and steps with neither."""
+    base = scenario_of(optimizer={"name": optimizer, "lr": 0.01})
+    settings = build_job(base).settings
+    dataset = open_for(settings)
+    parameters = 8 * (dataset.feature_length + 1) + dataset.classes * (8 + 1)
+    needs = {row: devices_of(as_variant(base, row))["m0"] for row in ROWS[::2]}
+    moments = 2 * 4 * parameters if optimizer == "adam" else 0
+    assert needs["data_parallel"] - needs["dgtp"] == moments
+
+
+def test_what_moves_has_the_room_of_the_roomiest_machine() -> None:
+    """A hint is given where it helps alone: weights and batches stay on the device."""
+    base = scenario_of(2, workers=1, features="host")
+    first = "cluster.machines[0].gpu_memory"
+    second = "cluster.machines[1].gpu_memory"
+    ready = prepare(
+        load(base, {first: "1 GB", second: "1 kB", "placement.policy": "ifs"})
+    )
+    workers = [task for task in ready.problem.job.tasks if task.kind == "worker"]
+    assert [ready.tasks[task.name] for task in workers] == ["m0"]
+    replica = as_variant(scenario_of(features="device"), "data_parallel")
+    small = load(replica, {first: "2 kB"})
+    with pytest.raises(ScenarioError) as found:
+        prepare(small)
+    assert "of gpu_memory are needed on m0" in str(found.value)
+    assert "weights" in str(found.value)
+    assert "job.features" not in str(found.value)
+
+
 def test_memory_of_dgcls_devices() -> None:
     """All rows that a device reads, and what layers compute twice; 8 hidden columns."""
     whole = load(as_variant(scenario_of(2), "dgcl"), {"job.plan": "peer_to_peer"})
