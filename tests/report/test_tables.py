@@ -39,6 +39,7 @@ from emu.report.explanation_tables import (
     warn_of_unclaimed,
 )
 from emu.report.facts import run_facts, setting
+from emu.report.figure_rows import setup_row
 from emu.report.html.page import headline
 from emu.report.many_runs import _error, runs_json, runs_table
 from emu.report.run_tables import budget_table, flow_table, port_table
@@ -213,6 +214,42 @@ def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
     assert best.split()[:3] == ["oes", "12.5", "s"]
     assert best.split()[-1] == "2"
     assert other.endswith("tie (+2.5 ± 6.4 %)")
+
+    # A column of errors says nothing of points that were not emulated.
+    rows[0]["figures"]["makespan_error"] = 0.01
+    head, *_ = _shown(sweep_table(rows, ["policy"]))[-3:]
+    assert "error" not in head
+    for row in rows:
+        row["figures"]["makespan_error"] = 0.01
+    head, *_ = _shown(sweep_table(rows, ["policy"]))[-3:]
+    assert head.endswith("makespan error")
+
+
+def test_the_best_of_a_sweep_is_that_of_all_seeds() -> None:
+    """Which is none of one seed: the second rule loses with the first one."""
+    makespans = {"oes": (10.0, 14.0), "maxmin": (11.0, 12.0), "mrtf": (12.5, 11.0)}
+    rows: list[dict[str, Any]] = [
+        {"values": {"policy": policy, "seed": seed}, "figures": {"makespan": makespan}}
+        for policy, row in makespans.items()
+        for seed, makespan in enumerate(row)
+    ]
+    _, oes, maxmin, mrtf = _shown(sweep_table(rows, ["policy"]))[-4:]
+    assert "%" not in maxmin
+    assert "%" in oes
+    assert "%" in mrtf
+
+
+def test_an_emulated_setup_says_on_which_side_it_is_off() -> None:
+    causes = {
+        "weights": {"bytes": 2e6, "seconds": 1.0},
+        "planning": {"bytes": 0.0, "seconds": 3.0},
+    }
+    measured = {"seconds": 5.0, "error": 0.25, "bytes": 2.5e6, "trust": "trusted"}
+    setup = {"causes": causes, "seconds": 4.0, "measured": measured}
+    seconds, text = setup_row(setup)
+    assert seconds == "4 s"
+    assert "2 MB of weights, 3 s of planning" in text
+    assert "emulated 5 s (+25 %), 2.5 MB arrived, trusted" in text
 
 
 def test_a_sweep_over_workers_shows_samples_per_second() -> None:

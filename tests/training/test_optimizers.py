@@ -61,6 +61,24 @@ def test_sharded_steps_are_bitwise_equal(count: int, servers: int, name: str) ->
     np.testing.assert_array_equal(np.concatenate(shards), whole)
 
 
+@pytest.mark.parametrize("half_life", [None, 8])
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_what_is_restored_goes_on_bit_by_bit(name: str, half_life: int | None) -> None:
+    rng = np.random.default_rng(1)
+    start, gradients = rng.normal(size=7), list(rng.normal(size=(9, 7)))
+    stated = {"optimizer": {"name": name, "lr": 0.02, "half_life": half_life}}
+    optimizer = make_optimizer(stated, start.copy())
+    for gradient in gradients[:5]:
+        optimizer.step(gradient)
+    parameters = np.zeros(7)
+    restored = make_optimizer(stated, parameters)
+    restored.restore(optimizer.state())
+    for gradient in gradients[5:]:
+        restored.step(gradient)
+    whole = stepped(name, start, gradients, half_life)
+    np.testing.assert_array_equal(parameters, whole)
+
+
 @given(st.integers(0, 100), st.integers(1, 9))
 def test_shards_are_those_of_array_split(count: int, servers: int) -> None:
     shards = [np.arange(count)[a:b] for a, b in shard_bounds(count, servers)]

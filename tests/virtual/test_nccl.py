@@ -184,6 +184,12 @@ def test_what_is_given_is_what_is_taken(
                 elif action == 1:
                     taken[peer, rank, lane.channel].append(length)
     assert sent == taken
+    senders = {sender for sender, _, _ in sent}
+    if kind in {"reduce", "gather"}:
+        assert senders == {*range(ranks)} - {place % ranks}
+    if kind in {"broadcast", "scatter"}:
+        takers = {taker for _, taker, _ in sent}
+        assert takers == {*range(ranks)} - {place % ranks}
     assert min(seconds_of(lanes, [NIC] * ranks)) >= 0.0
     assert sum(map(sum, sent.values())) == bytes_by_steps(kind, ranks, size)
 
