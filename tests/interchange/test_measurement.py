@@ -141,6 +141,8 @@ def written_times(folder: Path, times: Sequence[float]) -> Path:
         ([3.0, 1.0], 1),
         # By turns, bit by bit, few of any length, and a later outlier.
         ([1.5, 0.5] * 10, 0),
+        # More than a quarter is no beginning.
+        ([3.0] * 4 + [1.0] * 8, 0),
         # By its later half alone: the earlier one is wide.
         ([1.25] * 3 + [1.09] * 3 + [1.0] * 6, 3),
         ([2 - number / 40 for number in range(40)], 0),

@@ -219,3 +219,17 @@ def test_kills_of_an_attempt_are_those_that_a_clock_second_by_second_comes_to(
     assert {*due.now} == {*fatal}
     assert {*due.idle} == {*idle}
     assert due.time == (now if fatal else math.inf)
+
+
+def test_a_kill_is_fatal_while_one_of_its_processes_lives() -> None:
+    """What is over at that very instant has ended; who is not named may be anybody."""
+    overs = {"p0": 4.0, "p1": 6.0, "p2": 5.0}
+    kills = [
+        Kill(7.0, "all over", ("p0", "p1")),
+        Kill(5.0, "just over", ("p0", "p2")),
+        Kill(5.5, "one lives", ("p0", "p1", "p2")),
+    ]
+    due = next_kills(kills, 0, 0.0, lambda *_: math.inf, overs.__getitem__)
+    assert due.time == 5.5
+    assert [kill.name for kill in due.now] == ["one lives"]
+    assert [kill.name for kill in due.idle] == ["just over"]

@@ -63,6 +63,14 @@ def test_a_nic_that_a_route_leaves_out_is_not_always_crossed() -> None:
     assert crossed == [[False, True], [True, False], [True, True]]
 
 
+def test_what_a_machine_would_send_itself_crosses_nothing() -> None:
+    """A route from both to m0 alone says nothing of what m0 sends to m1."""
+    routes = (Route((0, 1), (0,), ("core",)),)
+    links = Cluster(machines(10, 20), (Link("core", 5.0),), routes).links
+    crossed = [[links.always_crossed(m, side) for side in (0, 1)] for m in range(2)]
+    assert crossed == [[True, False], [False, True]]
+
+
 def test_capacities_change_by_port() -> None:
     faster = two_racks().with_capacities({1, 8}, 2.0).links
 
@@ -84,6 +92,10 @@ NV = (Link("nv", 5.0), Link("pcie", 1.0))
         ([Route((0,), (0,), ("nv",))], "joins no two machines"),
         (
             [Route((0, 1), (1,), ("nv",)), Route((0,), (0, 1), ("pcie",))],
+            "from m0 to m1 is stated twice",
+        ),
+        (
+            [Route((0, 1), (0, 1), ("nv",)), Route((0, 1), (0, 1), ("pcie",))],
             "from m0 to m1 is stated twice",
         ),
         ([Route((2,), (0, 1), ("nv",))], "every route to it must be stated"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from emu.cli import app
 from emu.errors import DataError, RunError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.simulation import makespan
+from emu.problem import CapacityChange
 from emu.runs.array_files import REALIZATION
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.recorded_run import realization_of, with_simulated_rates
@@ -56,6 +58,41 @@ def test_frames(run: Path) -> None:
     assert set(ports.port) == {"m0 out", "m0 in", "m1 out", "m1 in"}
     assert (ports.rate <= ports.capacity * (1 + 1e-9)).all()
     assert training.value.tolist() == [2.0, 1.75, 1.5]
+
+    emulated, _ = schedules()
+    places = tuple(emulated.flows().T)
+    of_run = flows[flows.run == "emulated"]
+    for column in ("ready", "start", "end"):
+        times = getattr(emulated, f"flow_{column}")[places]
+        np.testing.assert_array_equal(of_run[column], times)
+    assert (of_run.ready < of_run.start).any()
+
+
+def test_a_port_has_the_capacity_of_each_time(run: Path) -> None:
+    read = emu.load_run(run)
+    cluster = read.problem.cluster
+    changes = (CapacityChange(9.0, "m1 in", 4.0), CapacityChange(20.0, "m1 in", 7.0))
+    changed = replace(read.problem, cluster=replace(cluster, changes=changes))
+    later = replace(read, emulated=replace(read.best, problem=changed))
+    ports = later.ports
+    rows = ports[ports.port == "m1 in"]
+    stated = [7.0 if t >= 20 else 4.0 if t >= 9 else 10.0 for t in rows.time]
+    assert rows.capacity.tolist() == stated
+    assert {*stated} == {10.0, 4.0, 7.0}
+    assert {*ports[ports.port == "m0 in"].capacity} == {10.0}
+
+
+def test_steps_and_reasons_are_told_in_part(run: Path) -> None:
+    """All steps but the first, which warms up; two reasons of three."""
+    result = json.loads((run / "result.json").read_text())
+    result["virtual"] = {"steps": {"seconds": [9.0, 1.0, 2.0]}}
+    reasons = ["late", "busy", "few cores"]
+    result["verdict"] = {"trust": "degraded", "reasons": reasons}
+    (run / "result.json").write_text(json.dumps(result))
+    read = emu.load_run(run)
+    assert read.steps == [1.0, 2.0]
+    notes = read.explain(helpful=False).notes
+    assert "the run is degraded: late; busy" in notes
 
 
 def test_rates_of_ports_carry_all_bytes() -> None:

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.prediction.simulation import simulate
 from emu.runs.repeats import (
     Agreement,
     Repeats,
     RunFigures,
     further,
+    iteration_lengths,
     modes,
     spread_of_iterations,
 )
+from emu.testing import two_machine_example
 
 SECONDS = st.floats(0.01, 100.0)
 
@@ -77,6 +80,8 @@ def test_repeats_end_once_the_interval_is_narrow() -> None:
     assert not repeats(1.013, 1.028, 1.17).is_decided
     assert repeats(1.0, 1.0001, 1.0002, prediction=None).is_decided
     assert repeats(1.0, 2.0, 3.0, prediction=None).outcome is Agreement.NOT_JUDGED
+    # As a share: 0.02 s of 100 are as narrow as 0.0002 of one.
+    assert repeats(100.0, 100.01, 100.02, prediction=None).is_decided
 
 
 def test_the_median_and_not_the_mean_stands_for_the_runs() -> None:
@@ -93,6 +98,9 @@ def test_two_states_are_told_apart() -> None:
     assert len(modes([0.51, 0.511, 0.512, 0.9])) == 1
     assert len(modes([0.51, 0.56, 0.561])) == 1
     assert len(modes([1.0, 1.1, 1.2, 1.3])) == 1
+    # The wider of two groups decides, whichever it is.
+    for values in ([1.0, 1.01, 3.0, 4.0], [1.0, 2.0, 4.0, 4.01]):
+        assert modes(values) == [values]
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=12))
@@ -127,3 +135,21 @@ def test_few_iterations_suggest_no_spread() -> None:
     # As late in every iteration: all share it, and no spread shows it.
     steady = spread_of_iterations(np.full(9, 0.12), np.full(9, 0.1))
     assert steady == pytest.approx(0.0, abs=1e-12)
+
+
+def test_iterations_that_all_runs_have_are_in_the_table() -> None:
+    lengths = ((1.0, 2.0, 9.0), (3.0, 4.0), (2.0, 6.0, 9.0, 9.0))
+    runs = tuple(
+        RunFigures(f"runs/{number}", sum(seconds), None, "trusted", seconds)
+        for number, seconds in enumerate(lengths)
+    )
+    table = Repeats(runs, threshold=0.03).iteration_table()
+    assert [row["median"] for row in table] == [2.0, 4.0]
+
+
+def test_an_iteration_ends_with_the_last_of_its_tasks() -> None:
+    schedule = simulate(*two_machine_example(3))
+    ends = [schedule.task_end[:, n].max() for n in range(3)]
+    lengths = iteration_lengths(schedule)
+    assert lengths.tolist() == pytest.approx(np.diff([0.0, *ends]).tolist())
+    assert lengths.sum() == pytest.approx(schedule.makespan)

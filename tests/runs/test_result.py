@@ -24,6 +24,7 @@ from emu.runs.problem_json import schedule_from_json
 from emu.runs.result import flow_error, task_rows, training_curve
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
+from emu.testing import two_machine_example
 
 
 @pytest.mark.parametrize("pipeline", ["A", "B", "none"])
@@ -64,8 +65,9 @@ def test_mean_times_of_a_pipeline_are_those_stated(
 
 def test_a_step_is_over_when_the_last_worker_has_said_its_loss() -> None:
     reports = [
-        (3.0, "w0", 1, {"loss": 4.0}),
         (2.0, "w1", 1, {"loss": 1.0, "other": 9.0}),
+        (3.0, "w0", 1, {"loss": 4.0}),
+        (2.5, "w2", 1, {"loss": 2.5}),
         (1.0, "w0", 0, {"loss": 5.0}),
         (9.0, "ps0", 0, {"other": 9.0}),
     ]
@@ -73,6 +75,18 @@ def test_a_step_is_over_when_the_last_worker_has_said_its_loss() -> None:
         {"iteration": 0, "time": 1.0, "loss": 5.0},
         {"iteration": 1, "time": 3.0, "loss": 2.5},
     ]
+
+
+def test_lateness_and_time_of_a_kind_are_its_greatest_ones() -> None:
+    problem, realization = two_machine_example(3)
+    times = realization.times + np.arange(18.0).reshape(6, 3)
+    late = np.zeros_like(times)
+    late[0] = [0.5, -1.0, 0.25]  # of g0; g1 is never late
+    row = task_rows(problem, times, late)["graph_store"]
+    assert (row["tasks"], row["late_iterations"]) == (2, 2)
+    assert row["max_late_seconds"] == 0.5
+    assert row["max_seconds"] == times[1].max()
+    assert row["mean_seconds"] == pytest.approx(times[:2].mean())
 
 
 def test_ends_are_apart_by_the_middle_the_most_and_the_95th() -> None:

@@ -12,6 +12,7 @@ from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
+from emu.lab.fitting.periods import usual_size
 from emu.lab.fitting.steps import FULL
 from emu.prediction.analysis.traffic import PACKET, Traffic
 from tests import draws
@@ -150,3 +151,9 @@ def test_a_ring_that_sums_nothing_is_fitted_by_its_steps() -> None:
     assert isinstance(fit_traffic(traffic), FittedIterations)
     again = simulated(write_fit("fitted", found, traffic))
     assert per_iteration(again) == pytest.approx(found.seconds, rel=0.02)
+
+
+def test_the_usual_size_is_in_the_middle_of_all_bytes() -> None:
+    """Of many small messages and two large ones the large ones have most bytes."""
+    assert usual_size([900, *[10] * 20, 1000]) == 900
+    assert usual_size([90, *[10] * 20]) == 10

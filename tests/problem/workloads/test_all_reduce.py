@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.problem import Task
+from emu.problem import Edge, Task
 from emu.problem.workloads import part_bounds, steps_of
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
+    credit_edges,
     part_elements,
 )
 from tests.golden.cases import cases
@@ -108,3 +109,17 @@ def test_one_rank_has_its_sum_as_late_as_many(algorithm: str) -> None:
         ["w0"], ["b"], ["f"], lag=2, carries="x", algorithm=algorithm
     )
     assert [*edges] == [NamedEdge("b", "f", 2)]
+
+
+def test_credits_go_to_stores_where_there_are_any() -> None:
+    """Who else begins an iteration waits for none; without stores each does."""
+    names = ("timer", "g0", "s0", "w0")
+    kinds = ("clock", "graph_store", "sampler", "worker")
+    edges = [Edge(0, 2), Edge(1, 2), Edge(2, 3), Edge(3, 2, lag=1)]
+    tasks = [Task(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    credit = credit_edges(tasks, edges, 2)
+    assert [(edge.source, edge.destination) for edge in credit] == [(3, 1)]
+    assert credit[0].lag == 2
+    custom = [Task(name, "custom") for name in names]
+    both = credit_edges(custom, edges, 2)
+    assert [(edge.source, edge.destination) for edge in both] == [(3, 0), (3, 1)]
