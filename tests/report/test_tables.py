@@ -200,7 +200,7 @@ def test_all_runs_of_a_group_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "values": {"policy": policy, "seed": seed},
             "figures": {"makespan": (10.0 + 5 * seed) * factor},

@@ -21,7 +21,7 @@ from emu.problem import (
     Task,
 )
 from emu.runs.problem_json import schedule_from_json
-from emu.runs.result import flow_error, task_rows, training_curve
+from emu.runs.result import flow_error, port_rows, task_rows, training_curve
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
@@ -87,6 +87,18 @@ def test_lateness_and_time_of_a_kind_are_its_greatest_ones() -> None:
     assert row["max_late_seconds"] == 0.5
     assert row["max_seconds"] == times[1].max()
     assert row["mean_seconds"] == pytest.approx(times[:2].mean())
+
+
+def test_a_link_is_used_as_a_share_of_what_runs_and_not_of_recovery() -> None:
+    problem, realization = two_machine_example(3, second_nic=4.0)
+    schedule = simulate(problem, realization)
+    recovered = replace(schedule, outages=Outages(seconds=9.0, recovery=4.0))
+    rows = {row["port"]: row for row in port_rows(recovered)}
+    for machine, rate in (("m0", 10.0), ("m1", 4.0)):
+        for direction in ("in", "out"):
+            row = rows[f"{machine} {direction}"]
+            carried = rate * schedule.length
+            assert row["used"] == pytest.approx(row["bytes"] / carried)
 
 
 def test_ends_are_apart_by_the_middle_the_most_and_the_95th() -> None:

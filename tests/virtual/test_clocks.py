@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,3 +232,31 @@ def test_steps_are_between_marks() -> None:
     assert json.loads(json.dumps(steps)) == steps
     assert (steps["first"], steps["median"], steps["count"]) == (5.0, 1.5, 3)
     assert describe_steps([]) == {"count": 0}
+
+
+class _SilentNetwork:
+    """A network without messages: only what ranks wait for happens."""
+
+    now = 0.0
+
+    def go_on(self, _limit: float) -> bool:
+        return False
+
+    def go_to(self, time: float) -> None:
+        self.now = time
+
+
+def test_a_deadline_wakes_no_later_wait_of_its_rank() -> None:
+    network: Any = _SilentNetwork()
+    clocks = VirtualTime(network, ranks=1, cores=1)
+    clocks.stop(0)
+    clocks.begin_wait(0, "")
+    clocks.wake_after(0, 5.0)
+    clocks.wake(0)
+    (turn,) = clocks.go_on()
+    assert (turn.rank, turn.time) == (0, 0.0)
+    clocks.stop(0)
+    clocks.begin_wait(0, "of another")
+    with pytest.raises(Deadlock):
+        list(clocks.go_on())
+    assert network.now == 5.0
