@@ -97,8 +97,7 @@ def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
         # ``best`` shares its budget itself, unless the file states how long candidates
         # are.
         if not transfers and (section.policy == "etp" or is_stated):
-            shortened = replace(job, iterations=count)
-            transfers = affordable(shortened, rates)
+            transfers = affordable(job, rates, iterations=count)
 
         options["transfers"] = transfers
         options["iterations"] = count

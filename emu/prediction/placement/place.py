@@ -61,13 +61,24 @@ _BY_FLOW = 10
 _OWN = 1_000
 
 
-def affordable(job: Job, policy: str, flows: int = FLOWS, most: int = MOST) -> int:
-    """Return how many simulations of ``job`` have so many ``flows``, 1 to ``most``."""
+def affordable(
+    job: Job,
+    policy: str,
+    flows: int = FLOWS,
+    most: int = MOST,
+    *,
+    iterations: int | None = None,
+) -> int:
+    """Return how many simulations of ``job`` have so many ``flows``, 1 to ``most``.
+
+    ``iterations``: of each, default is the job's.
+    """
+    iterations = iterations or job.iterations
     rule = policy_named(policy)
     weight = 1
     if rule.by_flow:
         weight = _BY_FLOW if rule.rates is None else _OWN
-    flows_each = max(len(job.edges) * job.iterations * weight, 1)
+    flows_each = max(len(job.edges) * iterations * weight, 1)
     return min(max(flows // flows_each, 1), most)
 
 
@@ -116,18 +127,18 @@ def best_placement(
     rates = "oes" if policy == "portfolio" else policy
     count = _count_iterations(job, rates, iterations, fits=transfers is None)
     profile = repeat(job, reference)
-    short = replace(job, iterations=count)
-    transfers = transfers or affordable(short, rates)
+    transfers = transfers or affordable(job, rates, iterations=count)
     run = reference
     if count < job.iterations:
         columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
         run = Realization(profile.times[:, columns], profile.volumes[:, columns])
     if job.fixed and cost is None:
-        only = _only(short, cluster, run, rates)
+        only = _only(job, cluster, run, rates, count)
         if judged or _may_hang(job, cluster, rates):
             only = only.judged()
         return replace(only, budget=transfers)
 
+    short = replace(job, iterations=count)
     # Read twice: an iterator would be empty the second time.
     known = [*known]
     options = SearchOptions(
@@ -165,7 +176,7 @@ def _count_iterations(job: Job, rates: str, wanted: int, *, fits: bool) -> int:
         return job.iterations
     count = min(wanted, job.iterations)
     if fits:
-        most = affordable(replace(job, iterations=1), rates) // _LEAST
+        most = affordable(job, rates, iterations=1) // _LEAST
         count = min(count, max(most, _SHORTEST))
     return count
 
@@ -250,8 +261,12 @@ def _best_of(placements: Iterable[Placement], judge: Candidates) -> Placement | 
     return best
 
 
-def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> PlacementResult:
+def _only(
+    job: Job, cluster: Cluster, run: Realization, policy: str, iterations: int
+) -> PlacementResult:
     """Return the one placement of a job whose tasks are all pinned.
+
+    ``run``: of as many ``iterations``, which tell its makespan.
 
     A search asks what every task takes on every machine: of 3,000 lambdas 2 GB.
     """
@@ -269,9 +284,11 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
         placement=placement,
         policy="best",
         candidates=1,
-        iterations=job.iterations,
+        iterations=iterations,
         optimal=True,
-        simulated=partial(_simulate_only, job, cluster, run, policy, placement),
+        simulated=partial(
+            _simulate_only, job, cluster, run, policy, placement, iterations
+        ),
     )
 
 
@@ -281,9 +298,11 @@ def _simulate_only(
     run: Realization,
     policy: str,
     placement: Placement,
+    iterations: int,
 ) -> float:
     """Return the makespan; raises InfeasiblePlacement where the job ends nowhere."""
-    problem = Problem(cluster, job, placement)
+    short = replace(job, iterations=iterations)
+    problem = Problem(cluster, short, placement)
     try:
         return makespan(problem, problem.stretch(run), policy)
     except SchedulingError:
