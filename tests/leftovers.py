@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.warm_agents import WarmAgents
+from tests.warm_agents import WarmProcess
 
 HERE = Path(__file__).parent
 sys.path.insert(
@@ -55,7 +55,7 @@ class Leftovers:
     ``agents``: who forks agents stays for those of later runs.
     """
 
-    def __init__(self, agents: WarmAgents) -> None:
+    def __init__(self, agents: WarmProcess) -> None:
         self.seen: dict[int, psutil.Process] = {}
         self._agents = agents
 
@@ -80,7 +80,7 @@ class Leftovers:
 def leftovers(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
-    warm_agents: WarmAgents,
+    warm_agents: WarmProcess,
 ) -> Iterator[Leftovers]:
     """Check processes, ports, shared memory and temporary files after the test."""
     # Before TMPDIR is another: what pytest makes there would go with this test.

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from emu.host.this_host import module_command
-from tests.warm_agents import WarmAgents
+from tests.warm_agents import WarmProcess
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def begin(said: BinaryIO, *arguments: str) -> Any:
 
 
 async def test_a_copy_has_what_its_command_would_have(
-    said: BinaryIO, warm_agents: WarmAgents
+    said: BinaryIO, warm_agents: WarmProcess
 ) -> None:
     agent = await begin(said, "127.0.0.1:1", "--name=lonely", "--patience=60")
     process = psutil.Process(agent.pid)
@@ -55,7 +55,7 @@ async def test_a_copy_has_what_its_command_would_have(
 
 @pytest.mark.parametrize("cold", [False, pytest.param(True, marks=pytest.mark.cold)])
 async def test_it_ends_and_speaks_as_its_command(
-    *, cold: bool, said: BinaryIO, warm_agents: WarmAgents
+    *, cold: bool, said: BinaryIO, warm_agents: WarmProcess
 ) -> None:
     agent = await begin(said, "nowhere")
 

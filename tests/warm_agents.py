@@ -1,9 +1,11 @@
-"""Agents that are forked, where commands start each as an interpreter of its own.
+"""Agents and ranks that are forked, where commands start interpreters of their own.
 
 To import what an agent and its fork server need takes 0.7 s of CPU per run, 1.8 where
 it trains, and is the same in all of them. Here a process imports it once per session
 of tests: an agent is a copy of it, and the fork server of that agent a copy of this.
 They get the descriptors, arguments and environment that the command would have got.
+
+So it is with ranks of a virtual cluster, whose process imports torch for 1.7 s.
 
 Tests that ask how agents are started, or what they import, are marked `cold`: while
 they run, nothing of this is there.
@@ -42,10 +44,14 @@ _LIBRARIES = {
 }
 
 
-class WarmAgents:
-    """Who has agents forked; what forks them is started for the first."""
+class WarmProcess:
+    """Who has copies forked; what forks them is started for the first.
 
-    def __init__(self) -> None:
+    ``program``: what copies are, one of `tests.warm_process.PROGRAMS`.
+    """
+
+    def __init__(self, program: str) -> None:
+        self._program = program
         # Both ends before the first test: none of them leaves these behind.
         ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._orders, self._served = ends
@@ -59,7 +65,7 @@ class WarmAgents:
         return self._process.pid if self._process is not None else 0
 
     def fork(self, arguments: Sequence[str], options: Mapping[str, Any]) -> Forked:
-        """Return an agent that has the arguments and options of a subprocess."""
+        """Return a copy that has the arguments and options of a subprocess."""
         order = {
             "arguments": arguments,
             "environment": {**options["env"]},
@@ -69,27 +75,26 @@ class WarmAgents:
         files = [each if isinstance(each, int) else each.fileno() for each in streams]
         packed = json.dumps(order).encode()
         ended, has_ended = os.pipe()
+        self.start()
         with self._turn:
-            self._start()
             socket.send_fds(self._orders, [packed], [*files, has_ended])
             os.close(has_ended)
             pid = number_of(self._orders.recv(NUMBER))
 
-        def status() -> int:
-            return number_of(os.read(ended, NUMBER))
+        return Forked(pid, ended, lambda: number_of(os.read(ended, NUMBER)))
 
-        return Forked(pid, ended, status)
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start what forks them, where it is not there; wait until it has imported."""
         if self._process is not None:
             return
         paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tests.warm_process", _ROOM],
+            [sys.executable, "-P", "-m", "tests.warm_process", self._program, _ROOM],
             stdin=self._served.fileno(),
             env={**os.environ, **_LIBRARIES, "PYTHONPATH": paths},
             start_new_session=True,
         )
+        self._orders.recv(NUMBER)
 
     def cool(self) -> None:
         """End what forks them; for the next it is started again."""
@@ -106,16 +111,16 @@ class WarmAgents:
 
 
 @pytest.fixture(scope="session")
-def warm_agents() -> Iterator[WarmAgents]:
+def warm_agents() -> Iterator[WarmProcess]:
     """Return who has the agents of this session forked."""
-    agents = WarmAgents()
+    agents = WarmProcess("agents")
     yield agents
     agents.close()
 
 
 @pytest.fixture(autouse=True)
 def agents_are_warm(
-    request: pytest.FixtureRequest, warm_agents: WarmAgents
+    request: pytest.FixtureRequest, warm_agents: WarmProcess
 ) -> Iterator[None]:
     """Fork agents, in tests that are not `cold`."""
     start = asyncio.create_subprocess_exec
@@ -123,6 +128,8 @@ def agents_are_warm(
         warm_agents.cool()
         yield
         return
+    if request.node.get_closest_marker("emulation") is not None:
+        warm_agents.start()  # no run waits for its imports
 
     async def fork_or_start(*command: str, **options: Any) -> Any:
         if [*command[: len(AGENT)]] == AGENT:

@@ -1,7 +1,7 @@
-"""The process of which agents are copies, as `tests.warm_agents` orders them.
+"""A process of which agents are copies, or ranks, as `tests.warm_agents` orders them.
 
 Its standard input is a socket. An order is a JSON map and four descriptors: the three
-streams of an agent, and where its exit status goes.
+streams of the copy, and where its exit status goes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +28,9 @@ from emu.emulation.launch import __main__ as agent
 from emu.emulation.launch import fork_server
 from emu.emulation.launch.programs import RUNTIME
 from emu.host.interruption import die_with_parent
+from emu.host.this_host import version_of_emu
 from emu.systems.system import systems
+from emu.virtual.rank import rank_main
 
 #: Largest order in bytes: the environment of an agent is most of it.
 ORDER = 1 << 17
@@ -81,6 +84,13 @@ class Forked:
             self.returncode = self._status()
         finally:
             loop.remove_reader(self._ended)
+            os.close(self._ended)
+        return self.returncode
+
+    def wait_here(self) -> int:
+        """Do as `wait`, without a loop."""
+        if self.returncode is None:
+            self.returncode = self._status()
             os.close(self._ended)
         return self.returncode
 
@@ -141,6 +151,7 @@ def _become(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     os.chdir(order.get("folder", "."))
+    tempfile.tempdir = None  # it may have been looked for in another environment
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [path for path in paths if path and path not in sys.path]
     sys.argv = order["arguments"]
@@ -172,10 +183,11 @@ def _leave_with(main: Callable[[], int]) -> NoReturn:
 
 
 class _WarmProcess:
-    """Forks agents as ordered, and tells how they ended."""
+    """Forks copies as ordered, each of which runs a program; tells how they ended."""
 
-    def __init__(self, orders: socket.socket) -> None:
+    def __init__(self, orders: socket.socket, program: Callable[[], int]) -> None:
         self._orders = orders
+        self._program = program
         self._ends: dict[int, int] = {}  # where statuses go, by process
 
     def serve(self) -> None:
@@ -188,15 +200,15 @@ class _WarmProcess:
             *streams, ended = descriptors
             pid = os.fork()
             if not pid:
-                _leave_with(partial(self._serve_run, order, streams))
+                _leave_with(partial(self._run, order, streams))
             for stream in streams:
                 os.close(stream)
             self._ends[pid] = ended
             self._orders.sendall(pack_number(pid))
             self._reap()
 
-    def _serve_run(self, order: bytes, streams: list[int]) -> int:
-        """Be the agent of an order."""
+    def _run(self, order: bytes, streams: list[int]) -> int:
+        """Be what an order asks for."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._orders.close()
         for descriptor in self._ends.values():
@@ -204,10 +216,7 @@ class _WarmProcess:
         os.setsid()
         _take_streams(streams)
         _become(json.loads(order))
-
-        start: Any = _ForkServers().start
-        asyncio.create_subprocess_exec = start
-        return agent.main(sys.argv[2:])
+        return self._program()
 
     def _reap(self) -> None:
         for pid in list(self._ends):
@@ -218,10 +227,8 @@ class _WarmProcess:
                 os.close(descriptor)
 
 
-def main() -> None:
-    """Import what agents and those whom they fork need, and serve standard input."""
-    die_with_parent()
-    orders = socket.socket(fileno=os.dup(0))
+def _import_for_agents() -> None:
+    """Import what agents and those whom they fork need."""
     runtime, _, _ = RUNTIME.partition(":")
     modules = [runtime, *fork_server._LOADED_LATE]
     for system in systems().values():
@@ -229,8 +236,37 @@ def main() -> None:
     for module in ("torch", "emu.graph_data", *modules):
         with contextlib.suppress(ImportError):  # who needs it says so
             importlib.import_module(module)
+    version_of_emu()  # asks git once, and not in each agent
+
+
+def _run_agent() -> int:
+    start: Any = _ForkServers().start
+    asyncio.create_subprocess_exec = start
+    _, _, *arguments = sys.argv  # behind -m and its module
+    return agent.main(arguments)
+
+
+def _run_ranks() -> int:
+    _, *sys.argv = sys.argv  # behind -m
+    return rank_main.main()
+
+
+#: What is imported once, and what copies run, by name.
+PROGRAMS = {
+    "agents": (_import_for_agents, _run_agent),
+    "ranks": (rank_main.import_torch, _run_ranks),
+}
+
+
+def main() -> None:
+    """Import what copies need, and serve standard input."""
+    die_with_parent()
+    orders = socket.socket(fileno=os.dup(0))
+    import_all, program = PROGRAMS[sys.argv[1]]
+    import_all()
     gc.freeze()
-    _WarmProcess(orders).serve()
+    orders.sendall(pack_number(os.getpid()))
+    _WarmProcess(orders, program).serve()
 
 
 if __name__ == "__main__":

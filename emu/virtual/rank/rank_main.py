@@ -29,15 +29,7 @@ from emu.virtual.control import Connection, RankLost
 def main() -> int:
     """Fork the ranks; return the worst of their exit statuses."""
     plan = read_json(Path(sys.argv[1]))
-    import torch
-    import torch._dynamo  # which DDP imports: once here, or in every rank
-    import torch._inductor
-    import torch.distributed.rpc
-    import torch.nn.parallel
-    import torch.optim
-
-    # Threads do not survive a fork; a rank has one core unless it says otherwise.
-    torch.set_num_threads(1)
+    import_torch()
     children = []
     for rank in plan["ranks"]:
         child = os.fork()
@@ -53,6 +45,19 @@ def main() -> int:
         status = os.waitstatus_to_exitcode(wait_status)
         worst = max(worst, abs(status))
     return worst
+
+
+def import_torch() -> None:
+    """Import what ranks need of torch: once here, or in every rank."""
+    import torch
+    import torch._dynamo  # which DDP imports
+    import torch._inductor
+    import torch.distributed.rpc
+    import torch.nn.parallel
+    import torch.optim
+
+    # Threads do not survive a fork; a rank has one core unless it says otherwise.
+    torch.set_num_threads(1)
 
 
 class RankProcess:

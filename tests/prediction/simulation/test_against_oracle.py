@@ -130,6 +130,7 @@ def test_random_problems_whose_machines_are_slow_and_links_are_cut(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(links=True, own=True, channels=True, latest=True, latencies=True))
 def test_random_problems_with_latencies(
     policy: str, drawn: tuple[Problem, Realization]
@@ -351,7 +352,8 @@ def test_the_flat_simulator_agrees_with_the_oracle(
 @pytest.mark.parametrize("policy", RULES)
 def test_hundreds_of_jobs(policy: str) -> None:
     nightly = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-    for seed in range(1000 if nightly else 42):
+    seeds = range(1000) if nightly else draws.some(range(42))
+    for seed in seeds:
         problem, realization = random_problem(
             np.random.default_rng(seed),
             ties=seed % 2 == 0,

@@ -14,6 +14,7 @@ from emu.prediction.simulation import makespan, simulate
 from emu.problem import Cluster, Placement, Problem, Realization
 from emu.testing.strategies import problems, random_problem
 from emu.trust.audit import audit
+from tests import draws
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 Drawn = tuple[Problem, Realization]
@@ -131,7 +132,7 @@ def test_no_port_is_exceeded_whatever_the_weights(policy: str) -> None:
         494,
         820,
         1185,
-        *range(50),
+        *draws.some(range(50)),
     ):  # sums of weights once lost the first
         problem, realization = extreme(seed)
         schedule = simulate(problem, realization, policy, record_rates=True)
