@@ -33,6 +33,7 @@ from emu.trust.lateness import (
     chain_lateness,
     clock_uncertainty,
     flow_completion,
+    host_effect,
     late_times,
     seconds_of_waits,
 )
@@ -79,6 +80,47 @@ def test_the_delay_of_the_only_flow_is_the_lateness(delay: float) -> None:
     assert late.flows == pytest.approx(delay)
     assert late.tasks == 0.25
     assert late.gaps == 0.0
+
+
+def test_what_is_late_beside_the_path_is_no_lateness_of_it() -> None:
+    """Task c, of 2 s, ends long before b, and is late by more than b."""
+    tasks = Task("a", "a"), Task("b", "b"), Task("c", "c")
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)
+    job = Job(tasks, (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0)))
+    run = Realization(np.array([[1.0], [2.0], [2.0]]), np.array([[30.0]]))
+    schedule = simulate(problem, run, record_rates=True)
+
+    late = chain_lateness(schedule, np.array([[0.25], [0.5], [1.5]]))
+
+    assert (late.flows, late.tasks, late.gaps) == (0.0, 0.75, 0.0)
+
+
+def test_an_effect_is_of_the_run_as_it_was_and_without_what_came_late() -> None:
+    """First a takes 5 s, of which 1 s came late, then b 0.5 s, all of it late.
+
+    What b was late by is more than it took, as by rounding it may be.
+    """
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+    none = np.zeros((1, 1))
+    late = np.array([[1.0], [0.75]])
+
+    effect = host_effect(
+        problem,
+        "oes",
+        None,
+        emulated=7.0,
+        simulated=5.5,
+        measured=Realization(np.array([[5.0], [0.5]]), none),
+        perturbed=Realization(np.array([[5.25], [1.5]]), none),
+        late=late,
+        clocks=0.125,
+    )
+
+    assert effect == HostEffect(
+        emulated=7.0, repeated=6.75, punctual=4.0, simulated=5.5, clocks=0.125
+    )
 
 
 def test_time_between_parts_is_a_gap() -> None:
