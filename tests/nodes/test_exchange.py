@@ -91,6 +91,27 @@ def test_one_wrong_byte_of_any_send_is_noticed(
             drive(job)
 
 
+def test_what_is_brought_is_of_its_rank_chunk_and_iteration_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And has all its bytes: 0.29 of 100 real ones each are 29, not 28.99."""
+    job, _ = job_with("allreduce", "ring", 3, scale=100.0, volume="87 B")
+    brought, found = Step._brought, dict[tuple[int, int, int], bytes]()
+    sizes = set[int]()
+
+    def noted(self: Step, rank: int, chunk: int, iteration: int) -> Any:
+        content = brought(self, rank, chunk, iteration)
+        found[rank, chunk, iteration] = content.tobytes()
+        sizes.add(self._real_bytes(0.29))
+        return content
+
+    monkeypatch.setattr(Step, "_brought", noted)
+    drive(job)
+
+    assert len({*found.values()}) == len(found) == 3 * 3 * 3
+    assert sizes == {29}
+
+
 @pytest.mark.parametrize("kind", ["allreduce", "reduce_scatter"])
 def test_a_share_added_twice_or_left_out_is_noticed(
     kind: str, monkeypatch: pytest.MonkeyPatch
