@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.experiment.systems import as_system
-from emu.graph_data import BatchPlan, open_for
+from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, load, prepare, write_profile
 from emu.scenario.scenario_file import loads
 from emu.scenario.setup import planning_seconds
+from emu.systems.cache_section import count_precomputed
 
 #: 125 and 25 MB/s.
 FAST, SLOW = 1.25e8, 2.5e7
@@ -341,6 +343,27 @@ def test_what_a_cache_has_to_know_takes_time_before_time_0(policy: str) -> None:
     causes = emu.setup(scenario)["causes"]
     found = causes.get("precomputing", {"seconds": 0.0})["seconds"]
     assert found == pytest.approx(by_hand[policy])
+
+
+def test_a_window_is_no_longer_than_what_the_busiest_sampler_draws() -> None:
+    """Of five seeds the most edges are drawn by either sampler."""
+    cache = {"policy": "hot", "share": 0.1, "window": 2}
+    base = as_system(loads(json.dumps(TRAINING)), "rapid_gnn")
+    keys = {"job.cache": cache, "job.partitioner": "hash", "job.fanouts": [30, 30]}
+    settings = build_job(load(base, keys)).settings
+    dataset = open_for(settings)
+    plan = BatchPlan.from_settings(settings)
+    busiest = set()
+    for seed in range(5):
+        seeded = {**settings, "seed": seed}
+        for iterations in (1, 2, 3):
+            window = min(iterations, 2)
+            counts = count_samples(dataset, replace(plan, seed=seed), window, None)
+            drawn = [sum(batch.edges for batch in batches) for batches in counts]
+            found = count_precomputed(seeded, iterations)
+            assert found == {"sample": float(max(drawn))}
+            busiest.add(drawn.index(max(drawn)))
+    assert len(busiest) > 1
 
 
 def test_jobs_that_are_there_together_are_prepared_one_after_the_other() -> None:
