@@ -15,6 +15,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from typer.main import get_command
 
+from tests.one_thread import one_thread  # before numpy is imported
+
+# isort: split
 from emu.graph_data import drawn_graph, opened
 from emu.host import confinement
 from emu.prediction.analysis import task_moves
@@ -83,11 +86,12 @@ def pytest_collection_modifyitems(
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage while tests are collected, of which all is kept.
 
-    That was a third of the CPU of collecting.
+    That was a third of the CPU of collecting. Torch is imported then.
     """
     gc.disable()
     try:
-        return (yield)
+        with one_thread():
+            return (yield)
     finally:
         gc.enable()
 
