@@ -23,7 +23,7 @@ from emu.experiment.machine_memory import (
 )
 from emu.experiment.premises import Premises, grid_words
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
-from emu.experiment.row_machines import Machines, Row
+from emu.experiment.row_machines import RECENT_ROWS, Machines, Row
 from emu.experiment.row_work import Work, list_work
 from emu.experiment.scaled_steps import Trend, find_steps
 from emu.experiment.systems import Target, edits
@@ -517,10 +517,7 @@ def _answer_first(question: Question) -> Answer:
 
 
 def ask(what: Scenario | Experiment) -> Answer:
-    """Return the answer of a scenario as it stands, prepared or not.
-
-    Raises the error with which it is refused.
-    """
+    """Return the answer of a scenario, prepared or not; raise why it is refused."""
     if isinstance(what, Scenario):
         question = Question(what)
     else:
@@ -534,7 +531,8 @@ def row_of(question: Question, seed: int | None = None) -> Row:
     # The file's own seed is no setting: the row is loaded as the file has it.
     if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
-    return Row(question.scenario, question.row, settings, question.per_machine)
+    row = Row(question.scenario, question.row, settings, question.per_machine)
+    return RECENT_ROWS.first_like(row)
 
 
 def scenario_of(question: Question, seed: int) -> Scenario:

@@ -259,6 +259,38 @@ class Row:
                 raise ScenarioError(problem, key="job.machines")
 
 
+class RecentRows:
+    """Rows that were asked for lately, each of which is translated once.
+
+    A table asks for a row on many sets of machines, and an advice again for each.
+
+    Parameters
+    ----------
+    most
+        Number of rows that are kept: those that were asked for first go first.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # By the identity of the scenario, which its row keeps.
+        self._rows: dict[tuple[int, str, str, bool], Row] = {}
+
+    def first_like(self, row: Row) -> Row:
+        """Return the first row of the very scenario that asks for the same."""
+        # As written: true is no 1, and 1.0 none either.
+        settings = repr(row.settings)
+        key = (id(row.scenario), row.name, settings, row.per_machine)
+        first = self._rows.setdefault(key, row)
+        while len(self._rows) > self._most:
+            oldest, *_ = self._rows
+            self._rows.pop(oldest, None)
+        return first
+
+
+#: Those of a table of all systems, and some more.
+RECENT_ROWS = RecentRows(most=40)
+
+
 def _has_part_per_machine(job: JobSection) -> bool:
     """Return True where each machine that takes part has a worker, or a part.
 

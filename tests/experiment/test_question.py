@@ -14,6 +14,7 @@ from emu.errors import ScenarioError
 from emu.experiment.bisection import CLOSE, bisect
 from emu.experiment.premises import premise_line
 from emu.experiment.question import Answer, Question, answer, ask
+from emu.experiment.row_machines import RecentRows, Row
 from emu.experiment.system_rows import measure
 from emu.experiment.systems import Target
 from emu.graph_data import BatchPlan, open_for
@@ -78,6 +79,33 @@ def test_an_answer_asked_again_is_the_same(row: str) -> None:
     for seed, scenario in found.scenarios.items():
         assert scenario.seed == seed
         assert emu.simulate(scenario).makespan == found.makespans[seed]
+
+
+def test_a_row_is_translated_once_for_the_very_same_question() -> None:
+    rows = RecentRows(most=2)
+    scenario = scenario_of()
+    asked = Row(scenario, "dgtp", {"seed": 1}, per_machine=True)
+    first = rows.first_like(asked)
+    assert first is asked
+    assert (
+        rows.first_like(Row(scenario, "dgtp", {"seed": 1}, per_machine=True)) is asked
+    )
+
+    # 1, 1.0 and true are equal, and not the same settings.
+    for settings in ({"seed": 1.0}, {"seed": True}, {}):
+        other = Row(scenario, "dgtp", settings, per_machine=True)
+        assert rows.first_like(other) is other
+    # Three others came: it went, and is kept anew.
+    again = Row(scenario, "dgtp", {"seed": 1}, per_machine=True)
+    assert rows.first_like(again) is again
+    others = [
+        Row(scenario, "dgtp", {"seed": 1}, per_machine=False),
+        Row(scenario, "p3", {"seed": 1}, per_machine=True),
+        Row(scenario_of(), "dgtp", {"seed": 1}, per_machine=True),
+    ]
+    for other in others:
+        assert RecentRows(most=9).first_like(other) is other
+        assert rows.first_like(other) is other
 
 
 def test_an_epoch_ends_with_a_short_batch() -> None:
