@@ -242,8 +242,7 @@ def simulate_packets(
         raise SchedulingError(f"ns-3 {version} did not end the job: {last_error}")
 
     schedule = _read_schedule(problem, realization, words, time_scale)
-    drops = [int(row[1]) for row in words if row[0] == "dropped"]
-    return PacketRun(schedule, version, sum(drops))
+    return PacketRun(schedule, version, _read_drops(words))
 
 
 def _read_schedule(
@@ -282,6 +281,17 @@ def _read_schedule(
         flow_end=np.fmax(arrivals - problem.latencies[:, None], began),
         flow_bytes=np.where(np.isnan(ready), np.nan, realization.volumes),
     )
+
+
+def _read_drops(words: Iterable[list[str]]) -> int:
+    """Return how many packets were dropped; raises SchedulingError as `_read_schedule`.
+
+    None is not the same as a program that does not say.
+    """
+    counts = [int(numbers[0]) for kind, *numbers in words if kind == "dropped"]
+    if len(counts) != 1:
+        raise SchedulingError("ns-3 wrote no line 'dropped PACKETS', or several")
+    return counts[0]
 
 
 def _read_row(

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from emu.errors import SchedulingError
-from emu.prediction.packets import Control, Shares, _lines, _read_schedule
+from emu.prediction.packets import (
+    Control,
+    Shares,
+    _lines,
+    _read_drops,
+    _read_schedule,
+)
 from emu.problem import (
     Cluster,
     Edge,
@@ -77,3 +83,13 @@ def test_a_line_that_the_program_does_not_write_is_named(line: str) -> None:
     schedule = _read_schedule(problem, realization, rows, 4.0)
     assert schedule.task_end[0, 0] == 1.0
     assert schedule.flow_end[0, 0] == 2.0
+
+
+@pytest.mark.parametrize("lines", [[], ["dropped 3", "dropped 4"]])
+def test_packets_that_nobody_counted_are_not_none(lines: list[str]) -> None:
+    ends = [line.split() for line in ["task 0 0 0.0 4.0", "end"]]
+    counts = [line.split() for line in lines]
+
+    with pytest.raises(SchedulingError, match="ns-3 wrote no line 'dropped PACKETS'"):
+        _read_drops([*counts, *ends])
+    assert _read_drops([["dropped", "3"], *ends]) == 3
