@@ -36,9 +36,6 @@ Shape: TypeAlias = tuple[int, ...]
 JobSettings: TypeAlias = Mapping[str, Any]
 
 NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
-#: Products of a matrix that take as long as a term of a sum of rows (one thread: 0.045
-#: and 0.35 ns).
-_PRODUCTS_PER_TERM = 8
 
 
 def as_tensor(array: Array) -> Tensor:
@@ -66,18 +63,19 @@ def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
     return functional.embedding_bag(source, hidden, offsets, mode=mode)
 
 
-def _weighs_first(block: Block, weight: Tensor) -> bool:
-    """Return whether a block is summed up in less time behind the weights.
-
-    Of a sampled block few rows are destinations: to weigh the sums takes a fifth of the
-    products then, and the rows of the first layer need no gradient.
-    """
+def sum_weighted(
+    aggregate: Callable[[Tensor], Tensor],
+    hidden: Tensor,
+    weight: Tensor,
+) -> Tensor:
+    """Aggregate the shorter rows, of the inputs or of the outputs."""
     outputs, inputs = weight.shape
-    products_per_row = inputs * outputs
-    terms = _PRODUCTS_PER_TERM * len(block.source)
-    rows_first = block.outer * products_per_row + terms * outputs
-    sums_first = block.inner * products_per_row + terms * inputs
-    return bool(rows_first < sums_first)
+    # Sums and products may change places: aggregation costs edges times columns.
+    if outputs < inputs:
+        shorter_rows = linear(hidden, weight)
+        return aggregate(shorter_rows)
+    sums = aggregate(hidden)
+    return linear(sums, weight)
 
 
 def _sage(
@@ -86,19 +84,18 @@ def _sage(
     neighbours: Tensor,
     root: Tensor,
 ) -> Tensor:
+    def aggregate(rows: Tensor) -> Tensor:
+        return _aggregate(block, rows, "mean")
+
     # A mean is linear, too, so that it may come before or behind the weights.
-    if _weighs_first(block, neighbours):
-        weighed = linear(hidden, neighbours)
-        mean = _aggregate(block, weighed, "mean")
-    else:
-        mean_rows = _aggregate(block, hidden, "mean")
-        mean = linear(mean_rows, neighbours)
+    mean = sum_weighted(aggregate, hidden, neighbours)
     local_rows = hidden[: block.inner]
     return linear(local_rows, root) + mean
 
 
 def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
-    weighs_first = _weighs_first(block, weight)
+    outputs, inputs = weight.shape
+    weighs_first = inputs > outputs  # the shorter rows are aggregated
     rows = hidden
     if weighs_first:
         rows = linear(hidden, weight)

@@ -24,6 +24,7 @@ from emu.training.layers import (
     Tensor,
     as_tensor,
     linear,
+    sum_weighted,
 )
 
 Aggregate = Callable[[Tensor], Tensor]
@@ -78,21 +79,6 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
     return product
 
 
-def _sum_weighted(
-    aggregate: Aggregate,
-    hidden: Tensor,
-    weight: Tensor,
-) -> Tensor:
-    """Aggregate the shorter rows, of the inputs or of the outputs."""
-    outputs, inputs = weight.shape
-    # Sums and products may change places: aggregation costs edges times columns.
-    if outputs < inputs:
-        shorter_rows = linear(hidden, weight)
-        return aggregate(shorter_rows)
-    sums = aggregate(hidden)
-    return linear(sums, weight)
-
-
 def _sage(
     aggregate: Aggregate,
     local: int,
@@ -100,7 +86,7 @@ def _sage(
     neighbours: Tensor,
     *root: Tensor,
 ) -> Tensor:
-    sums = _sum_weighted(aggregate, hidden, neighbours)
+    sums = sum_weighted(aggregate, hidden, neighbours)
     # Local vertices stand first among a part's rows.
     local_rows = hidden[:local]
     return sums + linear(local_rows, *root)
@@ -113,7 +99,7 @@ def _gcn(
     weight: Tensor,
     bias: Tensor,
 ) -> Tensor:
-    sums = _sum_weighted(aggregate, hidden, weight)
+    sums = sum_weighted(aggregate, hidden, weight)
     return sums + bias
 
 
@@ -124,7 +110,7 @@ def _gin(
     *tensors: Tensor,
 ) -> Tensor:
     inner, inner_bias, *outer = tensors
-    sums = _sum_weighted(aggregate, hidden, inner)
+    sums = sum_weighted(aggregate, hidden, inner)
     activation = (sums + inner_bias).relu()
     return linear(activation, *outer)
 
