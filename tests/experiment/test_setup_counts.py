@@ -10,7 +10,7 @@ import pytest
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeMisbehaved
 from emu.experiment import setup_counts
-from emu.experiment.setup_counts import check_setup
+from emu.experiment.setup_counts import check_setup, list_parameter_bytes
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import load, loads
 from emu.systems.setup import WEIGHTS, Transfer
@@ -66,6 +66,23 @@ def test_a_sound_set_up_has_its_second_counts(policy: str, size: str) -> None:
     count, faults = check_setup(sound, *records(sound))
 
     assert (count, faults) == (4, [])
+
+
+def test_edges_of_other_payloads_or_several_sizes_have_no_parameters() -> None:
+    """The first worker reads labels beside; the second has versions of two lengths."""
+    job = experiment().problem.job
+    statistics, frames = records(experiment())
+    sizes = list_parameter_bytes(job, statistics, frames)
+    assert sizes == {("ps0", "w0"): PARAMETERS, ("ps0", "w1"): PARAMETERS}
+
+    payloads = statistics["w"]["received"]["payloads"]
+    first_edge = payloads[0]["edge"]
+    labels = {"edge": first_edge, "kind": "labels", "bytes": 8}
+    payloads.append(labels)
+    sizes = list_parameter_bytes(job, statistics, frames)
+    assert sizes == {("ps0", "w1"): PARAMETERS}
+    frames["bytes"][-1] = PARAMETERS + 4
+    assert list_parameter_bytes(job, statistics, frames) == {}
 
 
 def test_caches_that_change_and_weights_that_no_edge_carries_have_none() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.graph_data.readers.class_numbers import _begin_above_zero
+from emu.graph_data.readers.class_numbers import _are_one_hot, _begin_above_zero
 from emu.graph_data.readers.columns import Column, kind_of
 
 EXAMPLES = {
@@ -84,3 +85,22 @@ def test_classes_from_one_are_whole_numbers_that_are_told_apart(
     classes: list[float], *, is_from_one: bool
 ) -> None:
     assert _begin_above_zero(np.array(classes)) == is_from_one
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([[0, 1], [1, 0], [0, 0]], True),
+        ([[0, 1], [1, 1]], False),
+        ([[0, 2], [1, 0]], False),
+        ([[0, -1], [1, 0]], False),
+        ([[0.0, 1.0, 0.0]], True),
+        ([[1], [0]], False),
+        ([0, 1], False),
+        ([["0", "1"]], False),
+    ],
+)
+def test_a_column_per_class_has_one_1_at_most(
+    labels: list[Any], *, expected: bool
+) -> None:
+    assert _are_one_hot(np.array(labels)) is expected
