@@ -286,7 +286,7 @@ def _read_schedule(
 def _read_drops(words: Iterable[list[str]]) -> int:
     """Return how many packets were dropped; raises SchedulingError as `_read_schedule`.
 
-    None is not the same as a program that does not say.
+    A program that states no number is refused: 0 would say that none was dropped.
     """
     counts = [int(numbers[0]) for kind, *numbers in words if kind == "dropped"]
     if len(counts) != 1:

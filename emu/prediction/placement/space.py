@@ -313,8 +313,8 @@ class PlacementResult:
     simulated: Callable[[], float] | None = field(
         default=None, compare=False, repr=False
     )
-    """Returns the makespan of the one placement that there is, where nobody has asked
-    for it yet; None where it is known, or nothing is."""
+    """Simulation of the only placement, which returns its makespan; None where that is
+    known, or where there was a choice."""
 
     def judged(self) -> PlacementResult:
         """Return the result with the makespan of the one placement that there is."""

@@ -21,6 +21,7 @@ from emu.prediction.placement.candidates import Candidates, placement_cost
 from emu.prediction.placement.place import repeat_profile
 from emu.prediction.simulation import makespan
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -294,6 +295,23 @@ def test_a_pinned_job_is_judged_as_one_that_is_searched(
     assert best.placement.machine_of == machine_of
     assert best.makespan == took
     assert best.optimal
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_a_pinned_job_whose_flow_is_cut_off_is_refused(*, judged: bool) -> None:
+    """At once: who asks for the placement may never ask for its makespan."""
+    machines = (Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))
+    cuts = (CapacityChange(2.0, "m1 in", 0.0), CapacityChange(9.0, "m0 in", 0.0))
+    tasks = (Task("a", "a", pinned="m0"), Task("b", "b", pinned="m1"))
+    job = Job(tasks, (Edge(0, 1),), 1)
+    run = Realization(np.ones((2, 1)), np.array([[40.0]]))
+
+    with pytest.raises(InfeasiblePlacement, match="m1 in"):
+        best_placement(job, Cluster(machines, changes=cuts), run, judged=judged)
+    # What is cut off where nothing of it passes, or afterwards, holds nothing up.
+    late = (CapacityChange(5.5, "m1 in", 0.0), cuts[1])
+    found = best_placement(job, Cluster(machines, changes=late), run, judged=judged)
+    assert found.judged().makespan == 6.0
 
 
 def test_one_placement_is_simulated_when_somebody_asks() -> None:
