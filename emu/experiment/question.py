@@ -532,6 +532,8 @@ def row_of(question: Question, seed: int | None = None) -> Row:
     if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
     row = Row(question.scenario, question.row, settings, question.per_machine)
+    if not question.row:  # nothing is translated
+        return row
     return RECENT_ROWS.first_like(row)
 
 

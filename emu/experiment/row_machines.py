@@ -53,6 +53,11 @@ class Trial:
     refused: EmulatorError | None = None
 
 
+#: Scenarios on some of their machines that are kept: rows come one after the other on
+#: equal machines, and one of 64 takes up to 0.7 MB.
+_KEPT_PARTS = 8
+
+
 class Sources:
     """Scenarios that rows of a table have in common, each loaded once."""
 
@@ -69,9 +74,14 @@ class Sources:
     def on_machines(self, source: Scenario, machines: Machines) -> Scenario:
         """Return a `first_equal` on some of its machines, as far as it lets them be."""
         key = (id(source), machines)
-        if key not in self._parts:
-            self._parts[key] = (source, _fewer(source, machines))
-        _, part = self._parts[key]
+        kept = self._parts.get(key)
+        if kept is None:
+            kept = source, _fewer(source, machines)
+            self._parts[key] = kept
+            while len(self._parts) > _KEPT_PARTS:
+                oldest = next(iter(self._parts))
+                self._parts.pop(oldest, None)
+        _, part = kept
         return part
 
 
@@ -262,7 +272,7 @@ class Row:
 class RecentRows:
     """Rows that were asked for lately, each of which is translated once.
 
-    A table asks for a row on many sets of machines, and an advice again for each.
+    An advice asks for a row again on every set of machines, and for further steps.
 
     Parameters
     ----------
@@ -282,7 +292,7 @@ class RecentRows:
         key = (id(row.scenario), row.name, settings, row.per_machine)
         first = self._rows.setdefault(key, row)
         while len(self._rows) > self._most:
-            oldest, *_ = self._rows
+            oldest = next(iter(self._rows))
             self._rows.pop(oldest, None)
         return first
 

@@ -376,7 +376,10 @@ def judgement(
 
 
 def _promised(prepared: PreparedRun, schedule: Schedule) -> Schedule:
-    """Return a schedule without the rates that no sender was to keep to."""
+    """Return a schedule with the rates that its senders were to keep to, if any.
+
+    Where kernel NICs share capacities, senders keep to none.
+    """
     if prepared.by_kernel:
         return replace(schedule, rates=None)
     return schedule

@@ -24,7 +24,7 @@ from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.chances import chance_to_meet
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
+from emu.graph_data.drawn_batches import DrawnBatch, draw_batch, structure_of
 from emu.prediction.core import ffi, lib, pointer
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.fetches import feature_type
@@ -500,8 +500,9 @@ def count_samples(
     def count_some(sampler: int, iterations: range) -> list[SampleCounts]:
         return [count(sampler, number) for number in iterations]
 
+    # Before samplers do: they would all copy, or compute, the same at once.
+    structure_of(dataset)
     if cache is not None:
-        # Before samplers do: those of one machine would all compute it at once.
         for home in sorted({*cache.homes}):
             choose_rows(dataset, plan, cache, home)
 

@@ -44,8 +44,9 @@ def _chances_to_meet(
         if sampler is not None:
             # A sampler meets only what is reached from its own share.
             train = walk[bounds[sampler] : bounds[sampler + 1]]
-        # A batch that is larger than the share has all of it.
-        chances[train, column] = min(1.0, plan.batch_size / len(train))
+        # A batch that is larger than the share has all of it; the share of another
+        # sampler may be empty.
+        chances[train, column] = min(1.0, plan.batch_size / max(len(train), 1))
 
     degrees = structure.degrees[:, np.newaxis]
     hops = len(plan.fanouts)
@@ -96,8 +97,8 @@ def chance_to_meet(
 ) -> Floats:
     """Return the probability that a batch of a sampler has each vertex, about.
 
-    ``homes``: of all samplers; those of homes that follow are counted with it, since
-    whoever asks for this one asks for them next.
+    ``homes``: of all samplers; those of homes that follow are counted with it, since a
+    plan of all homes asks for them next.
     """
     if plan.epoch == "replicate":
         chances = _chances_to_meet(dataset, plan, (None,))

@@ -114,7 +114,7 @@ _MOST_COPIED = 256_000_000
 
 
 @lru_cache(maxsize=2)
-def _structure_of(dataset: Dataset) -> Structure:
+def structure_of(dataset: Dataset) -> Structure:
     """Return the structure of a graph, its neighbours in memory of this process.
 
     Pages of a mapped file are small: to find them took a quarter of drawing a batch.
@@ -144,7 +144,7 @@ def draw_batch(
     key = graph, plan, sampler, iteration
 
     def draw() -> DrawnBatch:
-        structure = _structure_of(dataset)
+        structure = structure_of(dataset)
         # The core reads lists of neighbours, which drawn graphs have not.
         is_listed = type(structure) is Structure
         if not is_listed or structure.vertices > MOST_PLACES:

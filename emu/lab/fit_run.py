@@ -157,17 +157,17 @@ def fit_run(
     if against is None:
         return job
 
-    run_before, other_lab = _read_run(against, force=force)
-    if problem := _mismatch(traffic, run_before, lab, other_lab):
+    other_run, other_lab = _read_run(against, force=force)
+    if problem := _mismatch(traffic, other_run, lab, other_lab):
         raise DataError(problem, path=str(against))
     try:
-        marks = _read_marks(against, mark, other_lab, run_before)
+        marks = _read_marks(against, mark, other_lab, other_run)
         measured = iterations.fit_traffic(
-            run_before, skip=skip, marks=marks, count=count
+            other_run, skip=skip, marks=marks, count=count
         )
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(against)) from error
-    return _hold_against(job, run_before, measured.seconds)
+    return _hold_against(job, other_run, measured.seconds)
 
 
 def _hold_against(job: Fit, held: Traffic, measured: float) -> Fit:

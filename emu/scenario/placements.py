@@ -40,6 +40,8 @@ def place(
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
+    Where ``best`` has no choice, its makespan waits for `PlacementResult.judged`.
+
     ``realization``: of the run, with reference times: what searches judge placements
     by; default is that of `realize`, asked for where it matters. Raises PlacementError
     when the stated placement breaks a constraint; `InfeasiblePlacement` when the

@@ -115,11 +115,11 @@ class TensorPart:
             shape = (len(vertices), self._slices.width)
             return np.zeros(shape, self._dtype)
 
-        pieces = self._made[stage]
+        rows = self._made[stage]
         if not STAGES[stage].gives_columns:
-            return pieces[vertices]
+            return rows[vertices]
         first, last = self._slices.bounds(peer)
-        columns = pieces[:, first:last]
+        columns = rows[:, first:last]
         return np.ascontiguousarray(columns)
 
     def run(self, stage: str, pieces: Mapping[int, Array]) -> None:

@@ -183,6 +183,17 @@ ELEMENTS = {
 TRIANGLES: list[tuple[str, str]] = [
     ("a node-link graph (JSON)", json.dumps({"nodes": NODES, "links": EDGES})),
     ("a node-link graph (JSON)", json.dumps({"edges": EDGES, "nodes": NODES})),
+    (
+        "a node-link graph (JSON)",  # whose nodes are longer than what is looked at
+        json.dumps(
+            {
+                "directed": False,
+                "multigraph": False,
+                "nodes": [{"id": n, "text": "x" * 300} for n in range(1000)],
+                "edges": EDGES,
+            }
+        ),
+    ),
     ("a graph of Cytoscape (JSON)", json.dumps({"data": {}, "elements": ELEMENTS})),
     (
         "a graph in the JSON Graph Format",

@@ -11,12 +11,15 @@ from emu.problem.workloads import copies_of
 
 
 def _count_ends(job: Job) -> dict[str, int]:
-    """Return how many ends of tasks each process reports; a copy has one too many."""
+    """Return how many ends of tasks each process reports before it is over.
+
+    One more for a process that holds a copy, so that it is never over.
+    """
     counts = {}
     for process, tasks in job.processes.items():
         rounds = [job.rounds[task] for task in tasks]
         counts[process] = sum(rounds)
-    # Copies wait for a death, and are never over.
+    # Copies wait for a death.
     for copy in copies_of(job).values():
         process = job.tasks[copy].process_name
         counts[process] += 1

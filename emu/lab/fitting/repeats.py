@@ -36,8 +36,9 @@ _FEWEST = 4
 #: are looked at.
 _SETTLED = 0.05
 _MOST_PLACES = 4000
-#: Long periods that a turn has at least, in so few iterations without what warms up.
-#: Fewer come beside all turns: a start, an end, a pause.
+#: Periods longer than the third longest count as long as it. A start, an end or a
+#: pause makes one or two, which say nothing of turns; a turn that is long makes three
+#: at least, in the fewest iterations without those that warm up.
 _FEWEST_LONG = 3
 #: Share of the median by which times of alike periods vary for no reason.
 _ALIKE = 0.02

@@ -218,7 +218,7 @@ def _came_before_sent(evidence: Evidence) -> Iterator[_Fault]:
 def _least_apart(evidence: Evidence) -> float:
     """Return by how many emulated seconds notes of two processes may be apart.
 
-    Where both read one clock by less: 1 ms would add up at every hop of a chain.
+    By less where all read one clock: the margin adds up at every hop of a chain.
     """
     wall = ONE_CLOCK if evidence.one_clock else CLOCKS
     return wall / evidence.time_scale

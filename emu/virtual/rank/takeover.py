@@ -75,10 +75,10 @@ def _take_over_groups(end: RankEnd) -> None:
         register(name, create, extended_api=True, devices=["cpu"])
 
     config: Any = distributed_c10d.BackendConfig
-    name_as_before = config.get_device_backend_map
+    map_of_torch = config.get_device_backend_map
 
     def name_backend(self: Any) -> dict[str, str]:
-        backends = set(name_as_before(self).values())
+        backends = set(map_of_torch(self).values())
         taken = backends & _TAKEN
         if not taken:
             names = ", ".join(sorted(backends))

@@ -382,7 +382,7 @@ class Device(Carrier):
             return
 
         if model is not None:
-            self._gradient = model.gradient.copy()
+            self._gradient = model.gradient
         if self.ranks > 1:
             share_vector(
                 process=self._process,
