@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.warm_agents import WarmProcess
+from tests.warm_agents import WARM
 
 HERE = Path(__file__).parent
 sys.path.insert(
@@ -52,17 +52,17 @@ def listening() -> set[int]:
 class Leftovers:
     """Notes whom a run started; afterwards they must be gone.
 
-    ``agents``: who forks agents stays for those of later runs.
+    Who forks agents or ranks stays for those of later runs.
     """
 
-    def __init__(self, agents: WarmProcess) -> None:
+    def __init__(self) -> None:
         self.seen: dict[int, psutil.Process] = {}
-        self._agents = agents
 
     def note(self) -> list[psutil.Process]:
         """Remember everything that this process has started, and return it."""
         below = psutil.Process().children(recursive=True)
-        found = [process for process in below if process.pid != self._agents.pid]
+        warm = {process.pid for process in WARM}
+        found = [process for process in below if process.pid not in warm]
         self.seen.update({process.pid: process for process in found})
         return found
 
@@ -80,7 +80,6 @@ class Leftovers:
 def leftovers(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
-    warm_agents: WarmProcess,
 ) -> Iterator[Leftovers]:
     """Check processes, ports, shared memory and temporary files after the test."""
     # Before TMPDIR is another: what pytest makes there would go with this test.
@@ -93,7 +92,7 @@ def leftovers(
         os.environ.get("PYTHONPATH", ""),
     ]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    memory, ports, leftovers = shared_memory(), listening(), Leftovers(warm_agents)
+    memory, ports, leftovers = shared_memory(), listening(), Leftovers()
     yield leftovers
     patience = time.monotonic() + 5.0  # the kernel reaps, it does not say when
     while (alive := leftovers.alive()) and time.monotonic() < patience:

@@ -53,6 +53,14 @@ async def test_a_copy_has_what_its_command_would_have(
         agent.kill()
 
 
+async def test_copies_that_end_at_once_are_all_told(said: BinaryIO) -> None:
+    """A handler of SIGCHLD that ran within itself waited for one of them twice."""
+    for _ in range(3):
+        agents = [await begin(said, "nowhere") for _ in range(8)]
+        statuses = [await agent.wait() for agent in agents]
+        assert statuses == [2] * 8
+
+
 @pytest.mark.parametrize("cold", [False, pytest.param(True, marks=pytest.mark.cold)])
 async def test_it_ends_and_speaks_as_its_command(
     *, cold: bool, said: BinaryIO, warm_agents: WarmProcess

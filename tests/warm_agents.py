@@ -7,8 +7,8 @@ They get the descriptors, arguments and environment that the command would have 
 
 So it is with ranks of a virtual cluster, whose process imports torch for 1.7 s.
 
-Tests that ask how agents are started, or what they import, are marked `cold`: while
-they run, nothing of this is there.
+Tests that ask how agents or ranks are started, or what they import, are marked `cold`:
+while they run, nothing of this is there.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _LIBRARIES = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+#: All of this process: `cold` tests end them, and no test has left them behind.
+WARM: list[WarmProcess] = []
 
 
 class WarmProcess:
@@ -58,6 +60,7 @@ class WarmProcess:
         self._orders.settimeout(_PATIENCE)
         self._process: subprocess.Popen[bytes] | None = None
         self._turn = threading.Lock()
+        WARM.append(self)
 
     @property
     def pid(self) -> int:
@@ -84,8 +87,13 @@ class WarmProcess:
         return Forked(pid, ended, lambda: number_of(os.read(ended, NUMBER)))
 
     def start(self) -> None:
-        """Start what forks them, where it is not there; wait until it has imported."""
+        """Start what forks them, where it is not there; wait until it has imported.
+
+        Raises RuntimeError where it has died: orders may be on their way to it.
+        """
         if self._process is not None:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"what forks {self._program} has died")
             return
         paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
         self._process = subprocess.Popen(
@@ -108,6 +116,7 @@ class WarmProcess:
         self.cool()
         self._orders.close()
         self._served.close()
+        WARM.remove(self)
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +134,8 @@ def agents_are_warm(
     """Fork agents, in tests that are not `cold`."""
     start = asyncio.create_subprocess_exec
     if request.node.get_closest_marker("cold") is not None:
-        warm_agents.cool()
+        for process in WARM:
+            process.cool()
         yield
         return
     if request.node.get_closest_marker("emulation") is not None:

@@ -14,6 +14,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -22,7 +23,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from emu.emulation.launch import __main__ as agent
 from emu.emulation.launch import fork_server
@@ -182,49 +183,70 @@ def _leave_with(main: Callable[[], int]) -> NoReturn:
         os._exit(status)
 
 
+class _Copy(NamedTuple):
+    """A process that was forked, until it is known how it has ended."""
+
+    pid: int
+    status: int
+    """Descriptor that its exit status is written to."""
+
+
 class _WarmProcess:
     """Forks copies as ordered, each of which runs a program; tells how they ended."""
 
     def __init__(self, orders: socket.socket, program: Callable[[], int]) -> None:
         self._orders = orders
         self._program = program
-        self._ends: dict[int, int] = {}  # where statuses go, by process
+        self._copies: dict[int, _Copy] = {}  # by the descriptors of their processes
 
     def serve(self) -> None:
         """Do as ordered until who orders has ended."""
-        signal.signal(signal.SIGCHLD, lambda *_: self._reap())
+        # Not by SIGCHLD, whose handler may run within itself: both wait for one copy.
         while True:
-            order, descriptors, _, _ = socket.recv_fds(self._orders, ORDER, 4)
-            if not order:
-                return
-            *streams, ended = descriptors
-            pid = os.fork()
-            if not pid:
-                _leave_with(partial(self._run, order, streams))
-            for stream in streams:
-                os.close(stream)
-            self._ends[pid] = ended
-            self._orders.sendall(pack_number(pid))
-            self._reap()
+            awaited = [self._orders.fileno(), *self._copies]
+            ready, _, _ = select.select(awaited, [], [])
+            for descriptor in ready:
+                if descriptor in self._copies:
+                    self._tell_end(descriptor)
+                elif not self._take_order():
+                    return
 
-    def _run(self, order: bytes, streams: list[int]) -> int:
+    def _take_order(self) -> bool:
+        """Fork the copy of the next order; return False where there will be none."""
+        order, descriptors, _, _ = socket.recv_fds(self._orders, ORDER, 4)
+        if not order:
+            return False
+        pid = os.fork()
+        if not pid:
+            _leave_with(partial(self._run, order, descriptors))
+        *streams, status = descriptors
+        for stream in streams:
+            os.close(stream)
+        self._copies[os.pidfd_open(pid)] = _Copy(pid, status)
+        self._orders.sendall(pack_number(pid))
+        return True
+
+    def _run(self, order: bytes, descriptors: list[int]) -> int:
         """Be what an order asks for."""
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._orders.close()
-        for descriptor in self._ends.values():
-            os.close(descriptor)
         os.setsid()
+        self._orders.close()
+        for descriptor, copy in self._copies.items():
+            os.close(descriptor)
+            os.close(copy.status)
+        *streams, status = descriptors
+        os.close(status)
         _take_streams(streams)
         _become(json.loads(order))
         return self._program()
 
-    def _reap(self) -> None:
-        for pid in list(self._ends):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended and (descriptor := self._ends.pop(pid, None)) is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    os.write(descriptor, pack_number(os.waitstatus_to_exitcode(status)))
-                os.close(descriptor)
+    def _tell_end(self, descriptor: int) -> None:
+        """Tell how a copy has ended."""
+        copy = self._copies.pop(descriptor)
+        os.close(descriptor)
+        _, ended = os.waitpid(copy.pid, 0)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(copy.status, pack_number(os.waitstatus_to_exitcode(ended)))
+        os.close(copy.status)
 
 
 def _import_for_agents() -> None:

@@ -122,6 +122,7 @@ def run_anew(folder: Path) -> Done:
     """Run it by the command, in place of what ran before."""
     mark, runs = folder / "ran", folder / "runs"
     mark.unlink(missing_ok=True)
+    register_program.cache_clear()  # a rule is loaded once per process
     shutil.rmtree(runs, ignore_errors=True)
     command = ["run", str(folder / "own.yaml"), "--runs", str(runs)]
     done = CliRunner().invoke(app, command)

@@ -52,3 +52,12 @@ def ranks_are_warm(warm_ranks: WarmProcess) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_virtual, "subprocess", commands)
         yield
+
+
+@pytest.fixture(autouse=True)
+def ranks_are_cold(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start ranks as commands do, in tests that are `cold`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("cold") is not None:
+            patch.setattr(run_virtual, "subprocess", subprocess)
+        yield

@@ -226,6 +226,7 @@ dist.barrier()
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
+@pytest.mark.cold
 def test_groups_made_again_have_other_members(tmp_path: Path) -> None:
     """Torch gives their names again once all groups were destroyed."""
     text = """

@@ -262,8 +262,12 @@ def short_searches() -> None:
     """Search as users do: rules are asked, and fail, at every step of a search."""
 
 
-@pytest.mark.parametrize("call", [search_etp, search])
-def test_a_failure_within_a_search_is_raised(call: Callable[..., object]) -> None:
+@pytest.mark.parametrize(
+    ("call", "exhaustive"), [(search_etp, False), (search, True), (search, False)]
+)
+def test_a_failure_within_a_search_is_raised(
+    call: Callable[..., object], *, exhaustive: bool
+) -> None:
     """The first placements are fine; the rule fails in the middle of a walk."""
     problem, realization = two_machine_example(2)
     profile = Profile(realization.times, realization.volumes)
@@ -276,8 +280,8 @@ def test_a_failure_within_a_search_is_raised(call: Callable[..., object]) -> Non
     )
     own = rule(text, "Equal")
     chosen: EtpOptions | SearchOptions = EtpOptions(transfers=200, policy=own)
-    if call is search:  # listing simulates each alone: annealing is asked here
-        chosen = SearchOptions(transfers=200, exhaustive=False, policy=own)
+    if call is search:  # so small a job is listed, unless annealing is asked for
+        chosen = SearchOptions(transfers=200, exhaustive=exhaustive, policy=own)
     arguments = problem.job, problem.cluster, profile
 
     def asked(most: float) -> int:

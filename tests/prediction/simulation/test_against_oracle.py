@@ -352,7 +352,7 @@ def test_the_flat_simulator_agrees_with_the_oracle(
 @pytest.mark.parametrize("policy", RULES)
 def test_hundreds_of_jobs(policy: str) -> None:
     nightly = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-    seeds = range(1000) if nightly else draws.some(range(42))
+    seeds = range(1000) if nightly else {*draws.some(range(42)), 14, 35}
     for seed in seeds:
         problem, realization = random_problem(
             np.random.default_rng(seed),
