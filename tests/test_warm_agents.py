@@ -42,8 +42,7 @@ async def test_a_copy_has_what_its_command_would_have(
     process = psutil.Process(agent.pid)
 
     assert process.ppid() == warm_agents.pid
-    while "--name=lonely" not in process.cmdline():  # noqa: ASYNC110 -- no event tells
-        await asyncio.sleep(0.01)
+    assert "--name=lonely" in process.cmdline()
     assert "emu.emulation.launch" in process.cmdline()
     assert os.getsid(agent.pid) == agent.pid
     assert agent.returncode is None

@@ -216,9 +216,14 @@ class _WarmProcess:
         order, descriptors, _, _ = socket.recv_fds(self._orders, ORDER, 4)
         if not order:
             return False
+        has_become, becomes = os.pipe()
         pid = os.fork()
         if not pid:
-            _leave_with(partial(self._run, order, descriptors))
+            os.close(has_become)
+            _leave_with(partial(self._run, order, descriptors, becomes))
+        os.close(becomes)
+        os.read(has_become, 1)  # a command has its arguments as soon as it has an id
+        os.close(has_become)
         *streams, status = descriptors
         for stream in streams:
             os.close(stream)
@@ -226,8 +231,8 @@ class _WarmProcess:
         self._orders.sendall(pack_number(pid))
         return True
 
-    def _run(self, order: bytes, descriptors: list[int]) -> int:
-        """Be what an order asks for."""
+    def _run(self, order: bytes, descriptors: list[int], becomes: int) -> int:
+        """Be what an order asks for; close ``becomes`` once this is."""
         os.setsid()
         self._orders.close()
         for descriptor, copy in self._copies.items():
@@ -237,6 +242,7 @@ class _WarmProcess:
         os.close(status)
         _take_streams(streams)
         _become(json.loads(order))
+        os.close(becomes)
         return self._program()
 
     def _tell_end(self, descriptor: int) -> None:

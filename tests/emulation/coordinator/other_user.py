@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import concurrent.futures.thread  # noqa: F401 -- out of reach afterwards
 import contextlib
 import ctypes
-import encodings.idna  # noqa: F401 -- for getaddrinfo, out of reach afterwards
+import encodings.idna  # noqa: F401 -- for getaddrinfo: out of reach afterwards
 import json
 import os
 import sys
