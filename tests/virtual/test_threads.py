@@ -53,6 +53,7 @@ def cluster_file(folder: Path, cores: str = "") -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.cold  # pages of a copy are copied when they are first written to
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("cores", [1, 2, 3])
 def test_a_rank_takes_as_long_as_its_busiest_thread(tmp_path: Path, cores: int) -> None:
