@@ -82,8 +82,9 @@ def test_a_port_has_the_capacity_of_each_time(run: Path) -> None:
     assert {*ports[ports.port == "m0 in"].capacity} == {10.0}
 
 
-def test_steps_and_reasons_are_told_in_part(run: Path) -> None:
+def test_steps_and_reasons_are_told_in_part(tmp_path: Path) -> None:
     """All steps but the first, which warms up; two reasons of three."""
+    run = write_run(tmp_path / "run")
     result = json.loads((run / "result.json").read_text())
     result["virtual"] = {"steps": {"seconds": [9.0, 1.0, 2.0]}}
     reasons = ["late", "busy", "few cores"]
@@ -240,7 +241,8 @@ def test_rates_of_unknown_flows_are_refused(
     )
 
 
-def test_the_rule_that_a_portfolio_chose_is_that_of_the_result(run: Path) -> None:
+def test_the_rule_that_a_portfolio_chose_is_that_of_the_result(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
     changes = (
         ("manifest.json", {"scenario": {"schedule": {"policy": "portfolio"}}}),
         ("result.json", {"policy": "maxmin"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -83,9 +84,28 @@ PACKETS = (
 )
 
 
+def await_stamps(tap: Tap) -> None:
+    """Wait until packets are stamped as they come.
+
+    The kernel begins with that some time after it was asked to, and stamps until then
+    what is read: on a busy host all of one tap's packets came before another's.
+    """
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"x", tap.getsockname())
+        select.select([tap], [], [])
+        now = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        _, stamps, _, _ = tap.recvmsg(1, 64)
+        _, _, stamp = stamps[0]
+        seconds, nanoseconds = struct.unpack("@qq", stamp)
+        if 10**9 * seconds + nanoseconds < now:
+            return
+
+
 @pytest.fixture
 def taps() -> Iterator[list[Tap]]:
     opened = [Tap(), Tap()]
+    await_stamps(opened[0])
     yield opened
     for tap in opened:
         tap.close()
