@@ -17,7 +17,7 @@ _NUMBERS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let libraries that are imported in the block have one thread, unless told."""
+    """Give libraries that the block imports one thread, where no number is stated."""
     unset = [name for name in _NUMBERS if name not in os.environ]
     os.environ.update(dict.fromkeys(unset, "1"))
     try:

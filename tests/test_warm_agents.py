@@ -23,7 +23,7 @@ def said(tmp_path: Path) -> Iterator[BinaryIO]:
 
 
 async def begin(said: BinaryIO, *arguments: str) -> Any:
-    """Start an agent that nobody awaits."""
+    """Start an agent, and return it running."""
     command = module_command("emu.emulation.launch", *arguments)
     return await asyncio.create_subprocess_exec(
         *command,
@@ -52,7 +52,7 @@ async def test_a_copy_has_what_its_command_would_have(
         agent.kill()
 
 
-async def test_copies_that_end_at_once_are_all_told(said: BinaryIO) -> None:
+async def test_copies_that_end_at_once_are_all_reported(said: BinaryIO) -> None:
     """A handler of SIGCHLD that ran within itself waited for one of them twice."""
     for _ in range(3):
         agents = [await begin(said, "nowhere") for _ in range(8)]

@@ -42,7 +42,7 @@ _ARGUMENTS = slice(45, 47)
 
 
 def pack_number(number: int) -> bytes:
-    """Return a number as it is told over sockets and pipes here."""
+    """Return a number as sockets and pipes carry it here."""
     return array.array("i", [number]).tobytes()
 
 
@@ -192,7 +192,7 @@ class _Copy(NamedTuple):
 
 
 class _WarmProcess:
-    """Forks copies as ordered, each of which runs a program; tells how they ended."""
+    """Forks copies as ordered, each of which runs a program; reports how they ended."""
 
     def __init__(self, orders: socket.socket, program: Callable[[], int]) -> None:
         self._orders = orders
@@ -207,7 +207,7 @@ class _WarmProcess:
             ready, _, _ = select.select(awaited, [], [])
             for descriptor in ready:
                 if descriptor in self._copies:
-                    self._tell_end(descriptor)
+                    self._report_end(descriptor)
                 elif not self._take_order():
                     return
 
@@ -245,8 +245,8 @@ class _WarmProcess:
         os.close(becomes)
         return self._program()
 
-    def _tell_end(self, descriptor: int) -> None:
-        """Tell how a copy has ended."""
+    def _report_end(self, descriptor: int) -> None:
+        """Report how a copy has ended."""
         copy = self._copies.pop(descriptor)
         os.close(descriptor)
         _, ended = os.waitpid(copy.pid, 0)

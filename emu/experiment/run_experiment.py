@@ -354,7 +354,7 @@ def judgement(
     own_delay = error_budget.before_first_bytes(budget, replayed.length)
     verdict = decide(
         _effect_of(prepared, run, replayed, chain),
-        lateness.chain_lateness(_promised(prepared, schedule), run.late),
+        lateness.chain_lateness(_keep_binding_rates(prepared, schedule), run.late),
         figures,
         time_scale=settings.time_scale,
         max_error=prepared.emulation.max_error,
@@ -375,7 +375,7 @@ def judgement(
     return verdict, budget
 
 
-def _promised(prepared: PreparedRun, schedule: Schedule) -> Schedule:
+def _keep_binding_rates(prepared: PreparedRun, schedule: Schedule) -> Schedule:
     """Return a schedule with the rates that its senders were to keep to, if any.
 
     Where kernel NICs share capacities, senders keep to none.
@@ -393,7 +393,7 @@ def _budget_of(
     first = _first_bytes(run) if prepared.by_kernel else {}
     logs = (counts["flows"] for counts in run.statistics.values())
     budget = error_budget.error_budget(
-        _promised(prepared, schedule),
+        _keep_binding_rates(prepared, schedule),
         replayed,
         rows=error_budget.send_rows(logs),
         first=first,

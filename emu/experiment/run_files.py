@@ -1,4 +1,4 @@
-"""Files of a run directory: what begins a run, its records, and result.json."""
+"""Files of a run directory: its manifest, its records, and result.json."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def _training_lines(run: EmulatedRun) -> list[str]:
     reports = by_mini_batch(run.schedule.problem.job, run.reports)
     for instant, task, iteration, figures in reports:
         for figure, value in figures.items():
-            if figure == "loss" and np.isnan(value):
-                value = math.inf  # noqa: PLW2901 -- readers drop NaN, and with it steps
-            if figure == "loss" or np.isfinite(value):
-                number = float(value)
+            number = float(value)
+            if figure == "loss" and math.isnan(number):
+                number = math.inf  # readers drop NaN, and with it steps
+            if figure == "loss" or math.isfinite(number):
                 lines.append(f"{instant!r},{task},{iteration},{figure},{number!r}")
     return lines

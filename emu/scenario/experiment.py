@@ -302,7 +302,7 @@ class Experiment:
     @cached_property
     def placed(self) -> PlacementResult | None:
         """Result of the search for a placement, where there was one."""
-        return None if self.found is None else self.found.judged()
+        return None if self.found is None else self.found.with_makespan()
 
     @property
     def tasks(self) -> dict[str, str]:

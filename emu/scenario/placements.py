@@ -40,7 +40,7 @@ def place(
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
-    Where ``best`` has no choice, its makespan waits for `PlacementResult.judged`.
+    Where ``best`` has no choice, `PlacementResult.with_makespan` simulates it.
 
     ``realization``: of the run, with reference times: what searches judge placements
     by; default is that of `realize`, asked for where it matters. Raises PlacementError

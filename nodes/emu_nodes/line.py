@@ -27,8 +27,8 @@ _TOGETHER = 1 << 18
 def may_have_rings(specs: Sequence[ProcessSpec]) -> bool:
     """Return True where processes may speak through memory: on Linux, without TLS.
 
-    And where no task sends its state, which goes over the connection: an end that came
-    before it would have it lost with who dies then.
+    And where no task sends its state, which goes over the connection: an end by ring
+    would overtake it, and a process that dies between the two would have lost it.
     """
     if sys.platform != "linux":
         return False

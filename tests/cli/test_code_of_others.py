@@ -83,7 +83,7 @@ class Recorded(NamedTuple):
     """A scenario with code of others, and its run."""
 
     folder: Path
-    """Of ``own.yaml``, its code and ``runs``."""
+    """The folder of ``own.yaml``, its code and ``runs``."""
     done: Done
     """The command that ran it."""
 

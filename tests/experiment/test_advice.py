@@ -192,7 +192,7 @@ def test_a_budget_is_kept_by_the_fastest_that_does(
 
 
 def test_what_changes_an_advice_is_a_crossover(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two systems the other one is advised from the figure on that is named."""
+    """From the named figure on, the other of two systems is advised."""
     rows = ["data_parallel", "dgtp"]
     monkeypatch.setattr(advice_search, "list_variants", lambda _: rows)
     levers = list_levers(scenario_of(), priced=False)

@@ -312,20 +312,20 @@ async def test_a_cut_is_whole_when_its_updates_have_come() -> None:
         assert state["late"].tolist() == [number]
 
 
-async def test_an_arrival_is_told_in_emulated_seconds_and_bytes() -> None:
-    """20 real bytes at 106 s of wall time are 4 B at 3 s; of order alone none are."""
+async def test_an_arrival_is_reported_in_emulated_seconds_and_bytes() -> None:
+    """20 real bytes at 106 s of wall time are 4 B at 3 s; unshaped flows say none."""
     task = process_task("doubles:Doubles", inputs=(edge_end(3, sent=2),))
     settings = EmulationSettings(time_scale=2.0, byte_scale=5.0)
     spec = replace(process_spec("w0", task), settings=settings, host=HOST)
-    told: list[FlowEnded] = []
-    ends = EdgeEnds(spec, told.append, lambda _: None)
+    ends_reported: list[FlowEnded] = []
+    ends = EdgeEnds(spec, ends_reported.append, lambda _: None)
     ends._on_arrival(3, 0, 106.0, 20, shaped=True)  # before run time is known
     ends.clock = RunClock(100.0, time_scale=2.0)
 
     ends._on_arrival(3, 1, 106.0, 20, shaped=False)
     ends._on_arrival(3, 1, 106.0, 20, shaped=True)
 
-    assert told == [FlowEnded(3, 1, 3.0, 4.0)]
+    assert ends_reported == [FlowEnded(3, 1, 3.0, 4.0)]
 
 
 @pytest.mark.parametrize(("first", "port"), [(5000, 5007), (0, 0), (None, 0)])

@@ -222,7 +222,7 @@ def test_kills_of_an_attempt_are_those_that_a_clock_second_by_second_comes_to(
 
 
 def test_a_kill_is_fatal_while_one_of_its_processes_lives() -> None:
-    """What is over at that very instant has ended; who is not named may be anybody."""
+    """Tasks that end at that instant have ended; a kill without a name takes any."""
     overs = {"p0": 4.0, "p1": 6.0, "p2": 5.0}
     kills = [
         Kill(7.0, "all over", ("p0", "p1")),

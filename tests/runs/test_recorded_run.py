@@ -82,7 +82,7 @@ def test_a_port_has_the_capacity_of_each_time(run: Path) -> None:
     assert {*ports[ports.port == "m0 in"].capacity} == {10.0}
 
 
-def test_steps_and_reasons_are_told_in_part(tmp_path: Path) -> None:
+def test_steps_and_reasons_are_shown_in_part(tmp_path: Path) -> None:
     """All steps but the first, which warms up; two reasons of three."""
     run = write_run(tmp_path / "run")
     result = json.loads((run / "result.json").read_text())

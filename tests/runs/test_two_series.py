@@ -98,7 +98,7 @@ def test_draws_of_one_distribution_seldom_differ() -> None:
 
 
 def test_chance_divides_all_lengths_into_as_many_as_there_are() -> None:
-    """Of series of unequal lengths: beside the distances of all divisions."""
+    """Compare series of unequal lengths with the distances of all divisions."""
     measured = [1.0, 1.4, 2.5]
     found = [1.1, 1.2, 1.9, 2.2, 3.0, 3.9]
     lengths = np.array(measured + found)

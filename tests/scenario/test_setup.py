@@ -346,7 +346,7 @@ def test_what_a_cache_has_to_know_takes_time_before_time_0(policy: str) -> None:
 
 
 def test_a_window_is_no_longer_than_what_the_busiest_sampler_draws() -> None:
-    """Of five seeds the most edges are drawn by either sampler."""
+    """Either sampler draws the most edges under one of five seeds."""
     cache = {"policy": "hot", "share": 0.1, "window": 2}
     base = as_system(loads(json.dumps(TRAINING)), "rapid_gnn")
     keys = {"job.cache": cache, "job.partitioner": "hash", "job.fanouts": [30, 30]}

@@ -318,7 +318,7 @@ def test_two_streams_send_as_much_in_two_flows() -> None:
 
 
 def test_parts_of_two_streams_take_the_time_of_their_rows() -> None:
-    """Of an odd number of vertices the first part has one more."""
+    """The first part of an odd number of vertices has one more."""
     ready = _prepared("job.stream=2")
     tasks = [task.name for task in ready.problem.job.tasks]
     seconds = dict(zip(tasks, ready.realization.times[:, 0], strict=True))

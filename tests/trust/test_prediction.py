@@ -165,7 +165,7 @@ def test_a_run_that_was_shorter_than_its_replay_differs() -> None:
     assert found.error == pytest.approx(16.8 / 20 - 1)
 
 
-def test_a_run_that_agrees_is_told_by_how_much_it_is_off_what_was_said() -> None:
+def test_a_run_that_agrees_states_its_distance_from_the_prediction() -> None:
     """It is 2 % beyond its replay, and 1 % beyond what was predicted."""
     made = [
         simulate(problem_of(1, slow), expected(problem_of(1)), "maxmin")

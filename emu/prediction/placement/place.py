@@ -135,7 +135,7 @@ def best_placement(
     if job.fixed and cost is None:
         only = _only(job, cluster, run, rates, count)
         if judged or _may_hang(job, cluster, rates):
-            only = only.judged()
+            only = only.with_makespan()
         return replace(only, budget=transfers)
 
     short = replace(job, iterations=count)

@@ -316,7 +316,7 @@ class PlacementResult:
     """Simulation of the only placement, which returns its makespan; None where that is
     known, or where there was a choice."""
 
-    def judged(self) -> PlacementResult:
+    def with_makespan(self) -> PlacementResult:
         """Return the result with the makespan of the one placement that there is."""
         if self.simulated is None:
             return self
@@ -333,7 +333,7 @@ class PlacementResult:
     def _repr_html_(self) -> str:
         """Return the fields but the placement and the history, for notebooks."""
         rows = []
-        for name, value in vars(self.judged()).items():
+        for name, value in vars(self.with_makespan()).items():
             if value and name not in {"placement", "history"}:
                 rows.append((name, value))
         return html_table(f"placement by {self.policy}", (), rows)

@@ -199,12 +199,12 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     """
     if not evidence.schedule.problem.job.edges:
         return
-    for list_faults in (_came_before_sent, _moved_before_made, _noted_differently):
+    for list_faults in (_list_early_arrivals, _list_early_frames, _list_unequal_notes):
         for broken, times, words in list_faults(evidence):
             yield from _first_frame(evidence, CAUSE, broken, times=times, words=words)
 
 
-def _came_before_sent(evidence: Evidence) -> Iterator[_Fault]:
+def _list_early_arrivals(evidence: Evidence) -> Iterator[_Fault]:
     """Yield the frames that came before they were sent, or their rates allow."""
     arrivals = evidence.grid(evidence.received, "last")
     last_sends = evidence.grid(evidence.sent, "last")
@@ -224,7 +224,7 @@ def _least_apart(evidence: Evidence) -> float:
     return wall / evidence.time_scale
 
 
-def _moved_before_made(evidence: Evidence) -> Iterator[_Fault]:
+def _list_early_frames(evidence: Evidence) -> Iterator[_Fault]:
     """Yield the frames that came, or left, before the task that makes them ended."""
     scale = evidence.time_scale
     source_ends = _list_source_ends(evidence.schedule)
@@ -240,7 +240,7 @@ def _moved_before_made(evidence: Evidence) -> Iterator[_Fault]:
     yield left_early, sends, "left before its task ended"
 
 
-def _noted_differently(evidence: Evidence) -> Iterator[_Fault]:
+def _list_unequal_notes(evidence: Evidence) -> Iterator[_Fault]:
     """Yield the frames of which two notes of one moment are apart."""
     scale = evidence.time_scale
     flow_end = evidence.schedule.flow_end

@@ -20,7 +20,7 @@ from emu.errors import NodeLost, NodeMisbehaved
 
 
 def membership_of(folder: Path) -> Membership:
-    """Return the members of a run that nobody has joined."""
+    """Return the members of a run before the first process has joined."""
     deadlines = SimpleNamespace(doing=lambda _: "", story=lambda: "")
     return Membership(RunSettings(), folder / "log", cast("Any", deadlines))
 

@@ -95,7 +95,7 @@ def test_a_flow_of_no_bytes_ends_no_sooner_than_the_one_before_it() -> None:
     run._volumes[crossing] = [40.0, 0.0, 0.0]
     run._activated[crossing, 0] = 2.0
     run._ended[crossing, 0] = 7.0
-    # What the last iteration would send over an edge with lag, nobody reads.
+    # A flow of the last iteration over an edge with lag has no reader.
     job = run._problem.job
     unread = next(e for e, count in enumerate(job.flow_counts) if count < 3)
     run._volumes[unread] = 5.0
@@ -112,18 +112,18 @@ def test_a_flow_of_no_bytes_ends_no_sooner_than_the_one_before_it() -> None:
 def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
     """What a task said is filed when its end settles, once."""
     run = recorder(first=5)
-    told = TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5})
-    run.take_report(told)
+    reported = TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5})
+    run.take_report(reported)
     assert run.reports == []
     for _ in range(2):
-        run.file_report(replace(told, report={}))
+        run.file_report(replace(reported, report={}))
 
     task = two_machine_example(3)[0].job.tasks[4].name
     assert run.reports == [(5.0, task, 6, {"loss": 1.5})]
     assert not run.has_reports
     # A report without a loss leaves the last one.
-    run.take_report(replace(told, iteration=2, report={"accuracy": 0.5}))
-    run.file_report(replace(told, iteration=2))
+    run.take_report(replace(reported, iteration=2, report={"accuracy": 0.5}))
+    run.file_report(replace(reported, iteration=2))
     assert run.loss == 1.5
 
 

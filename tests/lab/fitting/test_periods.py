@@ -154,6 +154,6 @@ def test_a_ring_that_sums_nothing_is_fitted_by_its_steps() -> None:
 
 
 def test_the_usual_size_is_in_the_middle_of_all_bytes() -> None:
-    """Of many small messages and two large ones the large ones have most bytes."""
+    """Two large messages have more bytes than many small ones."""
     assert usual_size([900, *[10] * 20, 1000]) == 900
     assert usual_size([90, *[10] * 20]) == 10

@@ -82,7 +82,7 @@ def test_a_nic_that_sends_a_packet_in_more_than_a_queue_lasts() -> None:
 
 
 def test_one_slow_nic_among_fast_ones_sends_no_fluid() -> None:
-    """Of 10 kB each the fast one alone would fill nothing."""
+    """The fast flow alone would fill no queue with its 10 kB."""
     problem, run = incast(2, 1e4)
     fast, slow, sink = problem.cluster.machines
     slow = replace(slow, bandwidth_out=PACKET / 0.021)

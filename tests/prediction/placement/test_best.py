@@ -281,7 +281,7 @@ def test_a_pinned_job_is_judged_as_one_that_is_searched(
     )
     took = length(Problem(cluster, pinned, Placement(machine_of)), run)
     if took == np.inf:
-        # Also where nobody asks for the makespan: the job would never end.
+        # Also where the makespan is not asked for: the job would never end.
         with pytest.raises(InfeasiblePlacement):
             best_placement(
                 pinned, cluster, run, iterations=job.iterations, judged=judged
@@ -290,7 +290,7 @@ def test_a_pinned_job_is_judged_as_one_that_is_searched(
     found = best_placement(
         pinned, cluster, run, iterations=job.iterations, judged=judged
     )
-    best = found.judged()
+    best = found.with_makespan()
     assert best == best_placement(pinned, cluster, run, iterations=job.iterations)
     assert best.placement.machine_of == machine_of
     assert best.makespan == took
@@ -311,7 +311,7 @@ def test_a_pinned_job_whose_flow_is_cut_off_is_refused(*, judged: bool) -> None:
     # What is cut off where nothing of it passes, or afterwards, holds nothing up.
     late = (CapacityChange(5.5, "m1 in", 0.0), cuts[1])
     found = best_placement(job, Cluster(machines, changes=late), run, judged=judged)
-    assert found.judged().makespan == 6.0
+    assert found.with_makespan().makespan == 6.0
 
 
 def test_one_placement_is_simulated_when_somebody_asks() -> None:
@@ -325,5 +325,5 @@ def test_one_placement_is_simulated_when_somebody_asks() -> None:
 
     assert unjudged.makespan is None
     assert unjudged.history == ()
-    assert unjudged.judged().makespan == 3.0
-    assert unjudged.judged().history == ((1, 3.0),)
+    assert unjudged.with_makespan().makespan == 3.0
+    assert unjudged.with_makespan().history == ((1, 3.0),)

@@ -112,7 +112,7 @@ def test_what_all_tasks_need_includes_those_that_are_pinned() -> None:
     )
 
 
-#: Tasks a and b run once, c twice; a sends to b, and c to nobody.
+#: Tasks a and b run once, c twice; a sends to b, and c to no task.
 ONCE = Job(
     (Task("a", "t", iterations=1), Task("b", "t", iterations=1), Task("c", "t")),
     (Edge(0, 1),),

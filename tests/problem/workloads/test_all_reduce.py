@@ -112,7 +112,7 @@ def test_one_rank_has_its_sum_as_late_as_many(algorithm: str) -> None:
 
 
 def test_credits_go_to_stores_where_there_are_any() -> None:
-    """Who else begins an iteration waits for none; without stores each does."""
+    """Without stores every task that begins an iteration takes a credit."""
     names = ("timer", "g0", "s0", "w0")
     kinds = ("clock", "graph_store", "sampler", "worker")
     edges = [Edge(0, 2), Edge(1, 2), Edge(2, 3), Edge(3, 2, lag=1)]

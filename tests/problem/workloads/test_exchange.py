@@ -1,4 +1,4 @@
-"""What follows from the statement of an exchange: bytes, memory, who tells numbers."""
+"""Bytes, memory and senders of numbers, as they follow from a stated exchange."""
 
 from __future__ import annotations
 
