@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import math
 import os
-from collections.abc import AsyncIterator, Coroutine
+import resource
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,7 +28,7 @@ from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rings import SMALLEST, Rings, create_rings, join_rings
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.emulation.wire.notes import pack_end
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeMisbehaved, RunError
 from emu.host.this_host import this_host
 from emu.prediction.core import lib
 from emu.problem import Problem, Realization
@@ -87,16 +89,21 @@ class Stage:
 
         self.woken = 0
         self.refused: list[str] = []
-        membership = SimpleNamespace(
+        self.membership = SimpleNamespace(
             rings={SPEAKER: self.near},
             wake=self.wake,
             refuse_rings=lambda name, error: self.refused.append(f"{name}: {error}"),
         )
-        # All that is reported has passed, and nothing is settled beyond it.
-        self.turns = RingTurns(
+        self.turns = self.open_turns()
+        stack.callback(self.turns.close)
+        self.turns.go_on(this_host.monotonic(), is_watched=False)
+
+    def open_turns(self) -> RingTurns:
+        """Return turns; all that is reported has passed, and no more is due."""
+        return RingTurns(
             self.online.turn,
             [SPEAKER],
-            cast("Membership", membership),
+            cast("Membership", self.membership),
             TurnLog(),
             clock=RunClock(this_host.monotonic() - LONG, 1.0),
             reported=math.inf,
@@ -104,8 +111,6 @@ class Stage:
             leaves_turns=False,
             leaves_notes=False,
         )
-        stack.callback(self.turns.close)
-        self.turns.go_on(this_host.monotonic(), is_watched=False)
 
     def wake(self) -> None:
         """Count how often the coordinator is woken."""
@@ -385,6 +390,51 @@ def test_what_is_left_is_not_looked_at_again_and_again() -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert stage.online.turn.desk.waiting == 2
+
+    perform(play())
+
+
+def open_descriptors() -> set[int]:
+    """Return the descriptors of this process, without that of the question."""
+    numbers = {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+    return {number for number in numbers if Path(f"/proc/self/fd/{number}").exists()}
+
+
+@contextlib.contextmanager
+def room_for_descriptors(count: int) -> Iterator[None]:
+    """Leave room for so many descriptors in this process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(open_descriptors())
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1 + count, limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for descriptor in taken[len(taken) - count :]:
+            os.close(descriptor)
+        del taken[len(taken) - count :]
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_turns_that_lack_descriptors_say_so_and_leave_none(room: int) -> None:
+    """Two are needed: of what wakes the coordinator, and of its alarm."""
+    problem, realization, _ = tasks_of_example()
+
+    async def play() -> None:
+        async with staged(problem, realization) as stage:
+            before = open_descriptors()
+            with (
+                room_for_descriptors(room),
+                pytest.raises(RunError, match="cannot be watched: Too many open files"),
+            ):
+                stage.open_turns()
+            assert open_descriptors() == before
 
     perform(play())
 
