@@ -27,8 +27,9 @@ from tests import draws
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 from tests.warm_agents import agents_are_warm, warm_agents
+from tests.warm_commands import warm_commands
 
-__all__ = ["agents_are_warm", "leftovers", "warm_agents"]
+__all__ = ["agents_are_warm", "leftovers", "warm_agents", "warm_commands"]
 
 # Their own hosts are shared, and no test publishes the times that it measured.
 os.environ.setdefault("EMU_FORCE", "1")

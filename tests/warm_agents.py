@@ -72,7 +72,7 @@ class WarmProcess:
         order = {
             "arguments": arguments,
             "environment": {**options["env"]},
-            "folder": str(Path.cwd()),
+            "folder": str(options.get("cwd", Path.cwd())),
         }
         streams = [options[name] for name in ("stdin", "stdout", "stderr")]
         files = [each if isinstance(each, int) else each.fileno() for each in streams]

@@ -1,4 +1,4 @@
-"""A process of which agents are copies, or ranks, as `tests.warm_agents` orders them.
+"""A process of which agents are copies, commands or ranks, as `tests.warm_agents` says.
 
 Its standard input is a socket. An order is a JSON map and four descriptors: the three
 streams of the copy, and where its exit status goes.
@@ -20,14 +20,17 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from emu import __main__ as command
+from emu.cli.app import COMMANDS
 from emu.emulation.launch import __main__ as agent
 from emu.emulation.launch import fork_server
 from emu.emulation.launch.programs import RUNTIME
+from emu.host.first_moments import begin
 from emu.host.interruption import die_with_parent
 from emu.host.this_host import version_of_emu
 from emu.systems.system import systems
@@ -94,6 +97,13 @@ class Forked:
             self.returncode = self._status()
             os.close(self._ended)
         return self.returncode
+
+    def poll(self) -> int | None:
+        """Return its exit status, or None while it has not ended."""
+        if self.returncode is not None:
+            return self.returncode
+        has_ended, _, _ = select.select([self._ended], [], [], 0)
+        return self.wait_here() if has_ended else None
 
     def kill(self) -> None:
         """Kill it. Raises ProcessLookupError where it has ended."""
@@ -216,6 +226,7 @@ class _WarmProcess:
         order, descriptors, _, _ = socket.recv_fds(self._orders, ORDER, 4)
         if not order:
             return False
+        _import_for_command(json.loads(order)["arguments"])
         has_become, becomes = os.pipe()
         pid = os.fork()
         if not pid:
@@ -267,10 +278,23 @@ def _import_for_agents() -> None:
     version_of_emu()  # asks git once, and not in each agent
 
 
-def _run_agent() -> int:
+def _import_for_command(arguments: Sequence[str]) -> None:
+    """Import what a command needs, for all copies that will carry it out."""
+    match arguments:
+        case ["-m", "emu", str(name), *_] if name in COMMANDS:
+            importlib.import_module(f"emu.cli.{COMMANDS[name].module}")
+
+
+def _run_agent_or_command() -> int:
+    _, module, *arguments = sys.argv  # behind -m
+    if module == "emu":
+        sys.argv = [str(command.__file__), *arguments]
+        sys.modules["__main__"] = command
+        begin()
+        command.main()
+        return 0
     start: Any = _ForkServers().start
     asyncio.create_subprocess_exec = start
-    _, _, *arguments = sys.argv  # behind -m and its module
     return agent.main(arguments)
 
 
@@ -281,7 +305,7 @@ def _run_ranks() -> int:
 
 #: What is imported once, and what copies run, by name.
 PROGRAMS = {
-    "agents": (_import_for_agents, _run_agent),
+    "agents": (_import_for_agents, _run_agent_or_command),
     "ranks": (rank_main.import_torch, _run_ranks),
 }
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from emu.scenario import load, prepare
 from emu.scenario.scenario_file import find_errors, loads
 from tests.documents import ROOT
 from tests.testing.trial_cases import CASES
+from tests.warm_commands import WarmCommands
 
 _SLOTS = """
 cluster: {machines: [{name: m, nic: 9 B/s, slots: {gpu: 1}}]}
@@ -104,12 +103,13 @@ def test_validate_runs_no_rule_of_others_to_see_what_a_death_ends(
 
 
 @pytest.mark.parametrize("when", ["1 ms", "9 s"])
-def test_validate_runs_no_model_of_others_to_see_what_a_death_ends(when: str) -> None:
+def test_validate_runs_no_model_of_others_to_see_what_a_death_ends(
+    when: str, tmp_path: Path, warm_commands: WarmCommands
+) -> None:
     """In a process of its own: where the model was run, its parameters are known."""
     kill = f"events=[{{at: {when}, kill: w0}}]"
     file = str(ROOT / "scenarios" / "own_model.yaml")
-    command = [sys.executable, "-P", "-m", "emu", "validate", file, "--set", kill]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = warm_commands.run("validate", file, "--set", kill, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
