@@ -178,11 +178,7 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield moves, ties by rounding, refusals, and the rule placements are by."""
     first = candidates[0]
     answers = [row for row in candidates if not row.refused]
-    for row in answers:
-        if 0 < len(row.moves) <= _LISTED:
-            move_texts = map(str, row.moves)
-            moves = ", ".join(move_texts)
-            yield f"{row.placement}: {moves}"
+    yield from _move_notes(answers)
     for row in answers:
         # The last digits move either row: the one that they move more decides.
         roundings = (row.answer.rounding, first.answer.rounding)
@@ -207,6 +203,18 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
         is_searched = any(row.placing and row.placing["candidates"] for row in answers)
         if is_searched:
             yield "each row is placed under its own policy"
+
+
+def _move_notes(answers: Sequence[Candidate]) -> Iterator[str]:
+    """Yield the moves to each placement once, with the policies that it is under."""
+    policies_of = defaultdict[tuple[str, str], list[str]](list)
+    for row in answers:
+        if 0 < len(row.moves) <= _LISTED:
+            move_texts = map(str, row.moves)
+            moves = ", ".join(move_texts)
+            policies_of[row.placement, moves].append(row.policy)
+    for (placement, moves), policies in policies_of.items():
+        yield f"{placement} under {', '.join(policies)}: {moves}"
 
 
 #: Columns of simulated makespans.

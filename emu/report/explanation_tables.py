@@ -116,12 +116,17 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         lost = math.fsum(losses.values())
         rest = recovery.makespan - without - lost
         # Compared as it is printed: what rounding alone leaves is no row.
-        if format_duration(rest) != "0 us":
+        is_shown = format_duration(abs(rest)) != "0 us"
+        if is_shown and rest > 0:
             losses["starting up"] = rest
+        loss = write_loss(losses)
+        if is_shown and rest < 0:
+            # What follows comes later: it may meet fewer events, or emptier NICs.
+            loss += f", less {format_duration(-rest)} as what follows goes faster"
+
         count = len(recovery.killed)
         times = f"{count} times" if count > 1 else "once"
         length = format_duration(without, 10)
-        loss = write_loss(losses)
         yield f"killed {times}, lost {loss}; {length} without"
 
     for kill in recovery.killed:

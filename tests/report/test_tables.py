@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from rich.table import Table
 
 from emu.experiment.attempts import Ended, recovery_of
+from emu.prediction.placement.moves import Move
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts, Killed
 from emu.problem import (
@@ -374,7 +376,12 @@ def test_what_limits_nothing_is_warned_of_once_on_standard_error(
 
 
 @pytest.mark.parametrize(
-    ("makespan", "rest"), [(1.5, ", 100 ms starting up"), (1.4, "")]
+    ("makespan", "rest"),
+    [
+        (1.5, ", 100 ms starting up"),
+        (1.4, ""),
+        (1.2, ", less 200 ms as what follows goes faster"),
+    ],
 )
 def test_what_a_death_costs_sums_to_the_makespan(makespan: float, rest: str) -> None:
     dead = Killed(0, 20, 0.0, ran=0.5, again=0.1, recovery=0.3, error="w1 died")
@@ -392,6 +399,22 @@ def test_what_rounding_left_is_no_row_of_the_error_budget() -> None:
     table = budget_table({"replayed_makespan": 1.0, "error_budget": budget})
 
     assert [*table.columns[0].cells] == ["loop lag"]
+
+
+def test_moves_are_listed_once_with_the_policies_that_they_are_under() -> None:
+    move = Move("w0", "slow", "fast")
+    other = Move("w0", "slow", "slower")
+    rows = [candidate_of("ifs", "oes", {0: 10.0})]
+    for policy, moved in (("oes", move), ("fifo", move), ("mrtf", other)):
+        row = candidate_of("best", policy, {0: 9.0})
+        rows.append(replace(row, moves=(moved,)))
+
+    notes = str(comparison_table(rows).caption).splitlines()
+
+    assert notes[:2] == [
+        "best under oes, fifo: w0: slow -> fast",
+        "best under mrtf: w0: slow -> slower",
+    ]
 
 
 def test_coflows_are_shown_by_their_mean_and_by_most_of_them() -> None:

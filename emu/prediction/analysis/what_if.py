@@ -302,7 +302,7 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     and none; the tasks that take most of the chain, the same;
     the kinds of flows of the chain with half their bytes and none; every other rate
     policy; the credit window doubled and gone; twice as many slots in the pools of the
-    chain; and no capacity or speed that changes.
+    chain; and no event: no capacity or speed that changes, and no death.
     """
     yield from _network(base, chain)
     yield from _latency(base)
@@ -315,16 +315,28 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _window(base)
     yield from _slots(base, chain)
 
+    yield from _no_events(base)
+
+
+def _no_events(base: Change) -> Iterator[Change]:
+    """Yield the run in which no capacity and speed changes and no process dies.
+
+    A run that was recorded keeps what its deaths added: they need not be of events.
+    """
     cluster = base.problem.cluster
-    if cluster.changes or cluster.speed_changes:
-        steady = replace(cluster, changes=(), speed_changes=())
-        variant = replace(base.problem, cluster=steady)
-        yield replace(
-            base,
-            kind="events",
-            what="no events and failures",
-            problem=variant,
-        )
+    has_changes = bool(cluster.changes or cluster.speed_changes)
+    if not has_changes and base.with_deaths is None:
+        return
+
+    steady = replace(cluster, changes=(), speed_changes=())
+    problem = replace(base.problem, cluster=steady)
+    yield replace(
+        base,
+        kind="events",
+        what="no events and failures",
+        problem=problem,
+        with_deaths=None,
+    )
 
 
 def span(run: Change) -> float:

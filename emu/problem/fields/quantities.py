@@ -198,6 +198,12 @@ def combine(function: Callable[..., float], *times: PerDevice) -> PerDevice:
     return results
 
 
+#: Cores or devices of a machine: more are beyond any host, not beyond a typo.
+_MOST_PIECES = 10_000
+#: Of any other resource, in whatever unit: as of sizes, 10**12 TB.
+_MOST_AMOUNT = 1e24
+
+
 def _amount(found: object) -> float:
     if isinstance(found, str):
         return SIZE.parse(found)
@@ -213,8 +219,25 @@ def _amount(found: object) -> float:
         raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
             f"found {found!r}, write a number or a size such as '48 GB'"
         )
-    if not 0 <= found < math.inf:
+    if not found >= 0:  # nor nan
         raise ValueError(f"found {found}, write a number that is not negative")
+    # A whole number of YAML has as many digits as it likes.
+    if found > _MOST_AMOUNT:
+        raise ValueError(f"found {found}, write {_MOST_AMOUNT:g} or less")
+    return float(found)
+
+
+def _pieces(found: object) -> float:
+    # A truth value is a whole number to Python.
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
+            f"found {found!r}, write how many, a number without a unit such as 2; "
+            "sizes are memory and gpu_memory"
+        )
+    if not found >= 0:  # nor nan
+        raise ValueError(f"found {found}, write a number that is not negative")
+    if found > _MOST_PIECES:
+        raise ValueError(f"found {found}, write {_MOST_PIECES} or less")
     return float(found)
 
 
@@ -280,6 +303,12 @@ Amount: TypeAlias = Annotated[
             ]
         }
     ),
+]
+#: Cores or devices, of which a task may take a part.
+Pieces: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_pieces),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": _MOST_PIECES}),
 ]
 #: One, or ``{default: 40 ms, a100: 12 ms}``.
 DurationPerDevice: TypeAlias = Annotated[

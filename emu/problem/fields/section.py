@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from typing_extensions import override
 
-from emu.problem.fields.quantities import Amount, Schema, Size
+from emu.problem.fields.quantities import Amount, Pieces, Schema, Size
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]
@@ -148,9 +148,9 @@ class Resources(Section):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Amount] = Field(init=False)
 
-    cpu: Amount | None = None
+    cpu: Pieces | None = None
     """Cores; without it unlimited (machine) or none needed (task)."""
-    gpu: Amount | None = None
+    gpu: Pieces | None = None
     """Pieces; where one machine has any, others have none, and a worker of ``dgtp``
     needs one."""
     memory: Size | None = None

@@ -19,7 +19,7 @@ from emu.prediction.analysis.what_if import (
     rank_pairs,
     span,
 )
-from emu.prediction.simulation import simulate
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -327,6 +327,20 @@ def test_a_recorded_run_keeps_what_deaths_have_added() -> None:
     base = Change("", "as it is", *two_machine_example(3), "oes", added=5.5)
 
     assert span(base) == 38.0 + 5.5
+
+
+def test_without_events_nothing_dies() -> None:
+    def deadly(problem: Problem, realization: Realization, policy: str) -> float:
+        return 100.0 + makespan(problem, realization, policy)
+
+    problem, realization = two_machine_example(3)
+    base = Change("", "as it is", problem, realization, "oes", with_deaths=deadly)
+    chain = critical_path(simulate(problem, realization))
+    found = {change.what: span(change) for change in changes_of(base, chain)}
+
+    assert span(base) == 138.0
+    assert found["no events and failures"] == 38.0
+    assert found["rates by maxmin"] == 138.0
 
 
 def test_a_credit_without_lag_is_no_window() -> None:
