@@ -363,7 +363,7 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Findings:
     sources = [edge.source for edge in job.edges]
     source_of = np.array(sources, dtype=np.int64)
     violations: list[Violation] = []
-    for channel, edges, iterations in _channel_queues(schedule):
+    for channel, edges, iterations in _channel_flows(schedule):
         flow = (edges, iterations)
         source_ends = task_ends[source_of[edges], iterations]
         # A flow is known to be ready when the end of its source is known.
@@ -420,27 +420,17 @@ def _turns_not_kept(
     return [*early, *overtaking]
 
 
-def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
-    """Yield every channel, and edge and iteration of its flows as they got ready.
-
-    Those that got ready together are sorted by what they serve, then by name.
-    """
+def _channel_flows(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
+    """Yield every channel, and edge and iteration of the flows that it carried."""
     job = schedule.problem.job
-    ready = schedule.flow_ready  # NaN where nothing is sent
-    ranks = np.array(job.edge_ranks, dtype=np.int64)
-    lags = [edge.lag for edge in job.edges]
-    lag_of = np.array(lags, dtype=np.int64)
     channel_of = np.array([edge.channel for edge in job.edges])
     crosses = is_remote(schedule.problem)
+    got_ready = ~np.isnan(schedule.flow_ready)  # NaN where nothing is sent
 
     for channel in job.channels:
         uses = crosses & (channel_of == channel)
-        edge, n = np.nonzero(uses[:, None] & ~np.isnan(ready))
-        served = n + lag_of[edge]
-        # lexsort takes its first key last: readiness, then the iteration that is
-        # served.
-        order = np.lexsort((ranks[edge], served, ready[edge, n]))
-        yield channel, edge[order], n[order]
+        edge, n = np.nonzero(uses[:, None] & got_ready)
+        yield channel, edge, n
 
 
 def landings(schedule: Schedule, ends: Floats | None = None) -> Floats:

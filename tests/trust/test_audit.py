@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
-from emu.problem import Problem, RateHistory, Realization, Schedule
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    RateHistory,
+    Realization,
+    Schedule,
+    Task,
+)
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
@@ -136,6 +147,12 @@ def test_a_share_forgives_bytes_and_a_tolerance_what_rates_bring_in_it() -> None
 
     assert not audit(schedule, volumes=stated, relative=0.04, tolerance=9.0).passed
     assert audit(schedule, volumes=stated, relative=0.06).passed
+    # Of links that have no rates, too: 40 B in 3.8 s are 5 % over 10 B/s.
+    sooner = changed(schedule, "flow_end", (1, 0), schedule.flow_end[1, 0] - 0.2)
+    sooner = replace(sooner, rates=None)
+    for relative, is_over in ((0.04, True), (0.06, False)):
+        found = audit(sooner, relative=relative).violations
+        assert any(v.constraint in {"(13)", "(14)"} for v in found) is is_over
     # The narrowest link of g0->s1 has 10 B/s: 2 B are 0.2 s of it.
     more = changed(schedule, "flow_bytes", (1, 0), schedule.flow_bytes[1, 0] + 2.0)
     assert not audit(more, tolerance=0.19).passed
@@ -181,6 +198,22 @@ def test_a_store_with_a_credit_window_begins_with_the_run() -> None:
 
     found = [str(v) for v in audit(late).violations if v.constraint == "(5)"]
     assert found == ["(5) g0[0] started after the run began: 0.5 s"]
+    within = audit(late, tolerance=0.6).violations
+    assert not [violation for violation in within if violation.constraint == "(5)"]
+
+
+def test_a_tolerance_lets_the_narrowest_link_of_a_way_bring_more() -> None:
+    """In 0.1 s that brings 1 B at 10 B/s; another on the way has 50."""
+    machines = Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.ones((2, 1)), np.array([[20.0]]))
+    schedule = simulate(problem, run, record_rates=True)
+
+    for size, constraints in ((20.9, set()), (21.1, {"(12)"})):
+        more = changed(schedule, "flow_bytes", (0, 0), size)
+        found = {v.constraint for v in audit(more, tolerance=0.1).violations}
+        assert found == constraints
 
 
 def test_without_a_tolerance_links_within_a_machine_have_no_slack() -> None:

@@ -148,6 +148,13 @@ def test_rates_stand_in_the_order_of_time() -> None:
     assert any(
         "that is not in the order of time, at 1 s" in text for text in said(turned)
     )
+    # Of 6, 4 and 5 s the last is before the first of them, too.
+    times = np.array([6.0, 4.0, 5.0])
+    flow = np.zeros(3, np.int64)
+    rows = RateHistory(times, flow, flow + 1, np.zeros(3))
+    words = "(12) a->b[1] has a rate in a row that is not in the order of time"
+    found = [text for text in said(replace(schedule, rates=rows)) if words in text]
+    assert found == [f"{words}, at 4 s: 2 s", f"{words}, at 5 s: 1 s"]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,29 @@ def test_work_is_counted_at_the_speed_that_its_machine_has() -> None:
     by_a = [1.0, 5.0 - 1.0 - 0.5 * 1.0, 4.0 - 0.5 * 3.0]
     by_b = [2.0, 2.0 - 0.75 * 1.0, 4.0 - 0.75 * 4.0]
     assert work.tolist() == [by_a, by_b, [1.0, 5.0, 4.0]]
+    # In whatever order they are stated.
+    turned = replace(cluster, speed_changes=cluster.speed_changes[::-1])
+    assert turned.speed_changes != cluster.speed_changes
+    work = work_of(replace(problem, cluster=turned), start, end)
+    assert work.tolist() == [by_a, by_b, [1.0, 5.0, 4.0]]
+
+
+def test_what_was_known_a_tolerance_too_soon_may_be_right() -> None:
+    """An end of a task by 0.25 s, of a flow by 0.125 s: by clocks."""
+    schedule = two_flows()
+    early = placed(schedule, "task_settled", (1, 0), schedule.task_end[1, 0] - 0.25)
+    early = placed(early, "flow_settled", (0, 0), schedule.flow_end[0, 0] - 0.125)
+
+    words = "was known to have ended before it did"
+    assert said(early, tolerance=0.3) == []
+    assert said(early, tolerance=0.2) == [f"(6) b[0] {words}: 0.25 s"]
+
+
+def test_a_flow_without_an_end_was_not_sent_and_nothing_else() -> None:
+    lost = placed(two_flows(), "flow_end", (0, 0), np.nan)
+
+    assert [text for text in said(lost) if "nan as its end" in text] == []
+    assert any(text.startswith("(7) a->b[0] was not sent") for text in said(lost))
 
 
 def on_a_channel() -> Schedule:
@@ -212,6 +242,21 @@ def test_flows_of_a_channel_go_one_after_the_other_as_they_get_ready() -> None:
     )
     overtakes = "started before one that got ready earlier on channel line: 1 s"
     assert said(turned) == [f"channels b->c[0] {overtakes}"]
+
+
+def test_of_a_channel_what_has_no_bytes_may_go_first_in_an_instant() -> None:
+    """Both start at 2 s, where b got ready; a is said to have got ready after it."""
+    made = on_a_channel()
+    schedule = replace(
+        made,
+        flow_ready=np.array([[2.0 + 1e-12], [2.0]]),
+        flow_start=np.array([[2.0], [2.0]]),
+        flow_end=np.array([[2.0], [5.0]]),
+        flow_bytes=np.array([[0.0], [30.0]]),
+        task_end=np.array([[2.0], [2.0], [10.0]]),
+    )
+
+    assert not [text for text in said(schedule) if text.startswith("channels")]
 
 
 def test_a_flow_of_a_channel_is_held_against_all_that_began_before_it() -> None:
@@ -289,9 +334,9 @@ def test_a_look_in_the_instant_of_the_end_may_be_missing() -> None:
     )
     times = np.array([[3 * 0.1]])
     made = simulate(problem, Realization(times, np.zeros((0, 1))))
-    missing = replace(made, quotas=np.array([[20], [20]]))
-
-    assert said(missing, tolerance=0.0) == []
+    for looks in (2, 3):
+        schedule = replace(made, quotas=np.array([[20]] * looks))
+        assert said(schedule, tolerance=0.0) == []
 
 
 def test_a_quota_that_rises_within_the_tolerance_may_have_risen() -> None:
@@ -327,6 +372,53 @@ def test_a_slot_may_be_free_a_tolerance_before_it_is_said_to_be() -> None:
     assert said(early, tolerance=0.2) == [
         "slots pool a of m0 of 1 slots is overdrawn at 1.75 s: 1 slots"
     ]
+
+
+def test_an_iteration_comes_to_its_pool_when_the_one_before_has_ended() -> None:
+    """Of one slot: x from 0 to 2 s, y, which came at 1 s, until 3 s, then x again."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 1})
+    tasks = (
+        Task("x", "x", takes="a"),
+        Task("y", "y", takes="a", iterations=1),
+        Task("z", "z", iterations=1),
+    )
+    job = Job(tasks, (Edge(2, 1),), 2)
+    problem = Problem(Cluster((machine,)), job, Placement((0, 0, 0)))
+    times = np.array([[2.0, 2.0], [1.0, 0.0], [1.0, 0.0]])
+    made = simulate(problem, Realization(times, np.zeros((1, 2))))
+    assert made.task_start[:2, 0].tolist() == [0.0, 2.0]
+    assert made.task_start[0, 1] == 3.0
+
+    # Who frees a slot in the instant in which another takes it goes first.
+    assert said(made, tolerance=0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("came", "began", "most"),
+    [
+        # Came 0.5 s apart, and began 0.25 s apart in the other order; and likewise.
+        ((1.0, 0.5), (1.5, 1.75), 0.25),
+        ((1.0, 0.75), (1.5, 2.0), 0.25),
+    ],
+)
+def test_who_came_or_began_within_the_tolerance_may_have_been_first(
+    came: tuple[float, float], began: tuple[float, float], most: float
+) -> None:
+    """Tasks x and y come to two slots when p and q have ended."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 2})
+    tasks = tuple(Task(name, name, takes="a") for name in "xy")
+    tasks += tuple(Task(name, name) for name in "pq")
+    job = Job(tasks, (Edge(2, 0), Edge(3, 1)), 1)
+    problem = Problem(Cluster((machine,)), job, Placement((0,) * 4))
+    times = np.array([[1.0], [1.0], [came[0]], [came[1]]])
+    made = simulate(problem, Realization(times, np.zeros((2, 1))))
+    start = np.array([[began[0]], [began[1]], [0.0], [0.0]])
+    late = replace(made, task_start=start, task_end=start + times)
+
+    assert said(late, tolerance=most + 0.01) == []
+    words = "x[0] got a slot of a before a task that came earlier"
+    apart = came[0] - came[1]
+    assert said(late, tolerance=most - 0.01) == [f"slots {words}: {apart:g} s"]
 
 
 @pytest.mark.parametrize(("taken", "words"), [(2.0, ""), (3.0, ""), (3.5, "3.5 s")])

@@ -240,10 +240,13 @@ def test_a_cause_whose_half_moves_the_end_as_much_is_not_named() -> None:
 
     assert name_cause([right], simulation, 1.0) == ("right: 100 % of the difference",)
     assert name_cause([right], simulation, -1.0) == ("cause not found",)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChangedSimulation, "move", lambda *_: 1.0)
-        said = name_cause([right], simulation, 1.0)
-    assert said == ("cause not found",)
+    # Nor where half of it moves the end the other way.
+    for half in (1.0, -0.25):
+        with pytest.MonkeyPatch.context() as patch:
+            moves = iter([1.0, half])
+            patch.setattr(ChangedSimulation, "move", lambda *_, it=moves: next(it))
+            said = name_cause([right], simulation, 1.0)
+        assert said == ("cause not found",)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +275,21 @@ def test_of_two_causes_the_one_that_is_clearly_nearer_is_named(
     (said,) = name_cause(causes, simulation, 2.0)
 
     assert said.startswith(named)
+
+
+def test_a_symptom_is_named_where_no_cause_is() -> None:
+    """However near it is: it may have a cause of its own."""
+    simulation = ChangedSimulation(STATED, "maxmin")
+    causes = []
+    for share in (1.0, 0.7, 0.4):
+        work = np.zeros(SHAPE)
+        work[0, 0] = 2.0 * share
+        causes.append(Cause(f"cause {share}", Change(work=work)))
+    symptom = causes[0]._replace(is_symptom=True)
+
+    for cause, named in ((causes[1], "cause 0.7"), (causes[2], "cause 1.0")):
+        (said,) = name_cause([symptom, cause], simulation, 2.0)
+        assert said.startswith(named)
 
 
 @pytest.mark.parametrize(

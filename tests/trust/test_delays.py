@@ -201,6 +201,7 @@ def test_first_bytes_and_orders_count_where_no_rates_were_assigned(
     expected = (0.0, 0.0) if has_rates else (0.75, 0.25)
     assert first_bytes(ran, observed)[FLOW] == expected[0]
     assert late_orders(ran, observed)[FLOW] == expected[1]
-    # A payload that came after its order had nothing to wait for.
-    later = Observations(sends={FLOW: np.array([4.0, 2.1, 2.0, 0.0])})
-    assert late_orders(ran, later)[FLOW] == 0.0
+    # A payload that came with its order, or after it, had nothing to wait for.
+    for queued in (2.0, 2.1):
+        later = Observations(sends={FLOW: np.array([4.0, queued, 2.0, 0.0])})
+        assert late_orders(ran, later)[FLOW] == 0.0

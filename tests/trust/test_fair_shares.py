@@ -60,7 +60,7 @@ def slow_shares(
 
 @settings(deadline=None, max_examples=80)
 @given(
-    drawn=problems(changes=True),
+    drawn=problems(changes=True, cuts=True, links=True),
     policy=st.sampled_from(["fifo", "maxmin", "sebf_madd"]),
     seed=st.integers(0, 2**32 - 1),
     at_once=st.sampled_from([1, 7, 100_000]),

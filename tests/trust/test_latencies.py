@@ -129,3 +129,37 @@ def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
         reads[0, 1] = read
         (violation,) = audit(replace(schedule, reads=reads)).violations
         assert violation.sentence == f"b[1] read of a->b iteration {read} {words}"
+
+    # The third landed at 10 s; where that was told at 10.75, b read the second.
+    second = schedule.reads.copy()
+    second[0, 1] = 1
+    told = replace(
+        schedule,
+        reads=second,
+        task_settled=schedule.task_end,
+        flow_settled=schedule.flow_end + 0.75,
+    )
+    assert not [text for text in map(str, audit(told).violations) if "read" in text]
+    # By the clock of b the fourth may have landed before 11 s.
+    fourth = schedule.reads.copy()
+    fourth[0, 1] = 3
+    ahead = replace(schedule, reads=fourth)
+    assert audit(ahead, tolerance=0.6).passed
+    assert not audit(ahead, tolerance=0.4).passed
+
+
+def test_of_a_source_with_fewer_iterations_the_last_is_the_newest() -> None:
+    """It sends two; b runs five times, and reads each as it has landed."""
+    tasks = Task("a", "a", iterations=2), Task("b", "b")
+    job = Job(tasks, (Edge(0, 1, latest=True),), 5)
+    problem = Problem(CLUSTER, job, Placement((1, 0)))
+    times = np.array([[1.0] * 5, [2.5] * 5])
+    schedule = simulate(problem, Realization(times, np.full((1, 5), 10.0)))
+    assert schedule.reads is not None
+    assert schedule.reads[0].tolist()[-2:] == [1, 1]
+    assert audit(schedule).passed
+
+    reads = schedule.reads.copy()
+    reads[0, 4] = 2
+    (violation,) = audit(replace(schedule, reads=reads)).violations
+    assert violation.sentence == "b[4] read of a->b iteration 2 before it arrived"

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.critical_path import (
+    Cause,
+    ChainLink,
+    CriticalPath,
+    critical_path,
+)
 from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.simulation import simulate
 from emu.problem import (
@@ -36,6 +41,7 @@ from emu.trust.lateness import (
     host_effect,
     late_times,
     seconds_of_waits,
+    shares_of_waits,
 )
 
 
@@ -123,6 +129,49 @@ def test_an_effect_is_of_the_run_as_it_was_and_without_what_came_late() -> None:
     )
 
 
+def test_a_flow_whose_latency_is_waited_for_is_late_once() -> None:
+    """It moves for 3 s and lands 2 s later: two links of the chain, one flow."""
+    machines = Machine("m0", 10.0, 10.0, latency_out=2.0), Machine("m1", 10.0, 10.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.array([[1.0], [2.0]]), np.array([[30.0]]))
+    schedule = simulate(problem, run, record_rates=True)
+    shift = np.array([[0.0], [0.5]])
+    delayed = dataclasses.replace(
+        schedule,
+        flow_end=schedule.flow_end + 0.5,
+        task_start=schedule.task_start + shift,
+        task_end=schedule.task_end + shift,
+    )
+    assert len(critical_path(delayed).links) == 4
+
+    late = chain_lateness(delayed, np.zeros((2, 1)))
+
+    assert (late.flows, late.tasks, late.gaps) == (0.5, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("emulated", "repeated", "simulated", "unexplained"),
+    [
+        (90.0, 95.0, 100.0, -10.0),  # the run was shorter by more than its repetition
+        (90.0, 105.0, 100.0, -15.0),
+        (110.0, 105.0, 100.0, 10.0),
+        (110.0, 95.0, 100.0, 15.0),
+    ],
+)
+def test_of_two_distances_from_a_run_the_larger_has_no_reason(
+    emulated: float, repeated: float, simulated: float, unexplained: float
+) -> None:
+    effect = HostEffect(
+        emulated, repeated=repeated, punctual=repeated, simulated=simulated, clocks=2.0
+    )
+
+    assert effect.unexplained == unexplained
+    # What clocks leave open comes on top.
+    expected = (abs(unexplained) + 2.0) / repeated
+    assert effect.uncertainty == pytest.approx(expected)
+
+
 def test_time_between_parts_is_a_gap() -> None:
     schedule = _simulated()
     later = dataclasses.replace(
@@ -197,6 +246,24 @@ def test_flows_are_held_up_for_no_longer_than_they_last(
     assert 0.0 <= _held_up(scale, {"a": waited, "b": waited}) <= 2 * 6 * (1 + 1e-9)
 
 
+def test_flows_within_another_keep_a_process_busy_once() -> None:
+    """Of a the flows last from 0 to 10 s, 1 to 2 s and 3 to 4 s; 40 s of wall time."""
+    tasks = tuple(Task(name, name) for name in "abcd")
+    job = Job(tasks, (Edge(0, 1), Edge(0, 2), Edge(0, 3)), 1)
+    machines = tuple(Machine(f"m{number}", 10.0, 10.0) for number in range(4))
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2, 3)))
+    made = simulate(problem, Realization(np.zeros((4, 1)), np.full((3, 1), 10.0)))
+    spread = dataclasses.replace(
+        made,
+        flow_start=np.array([[0.0], [1.0], [3.0]]),
+        flow_end=np.array([[10.0], [2.0], [4.0]]),
+    )
+
+    shares = shares_of_waits(spread, {"a": 10.0, "c": 3.0}, time_scale=4.0)
+
+    assert shares == {0: 0.25, 1: 0.0, 2: 0.75, 3: 0.0}
+
+
 ONE, OTHER = 3e-5, 2e-4
 
 
@@ -225,6 +292,25 @@ def test_every_crossing_of_the_chain_counts_and_nothing_within_a_host() -> None:
     )
     assert clock_uncertainty(chain, problem, together) == pytest.approx(OTHER)
     assert clock_uncertainty(chain, problem, [{"machines": [first, second]}]) == 0
+
+
+def test_a_flow_that_takes_no_time_reads_no_other_clock() -> None:
+    problem, _ = two_machine_example(1)
+    first, second = (machine.name for machine in problem.cluster.machines)
+    machine_of = problem.placement.machine_of
+    edge = next(
+        position
+        for position, edge in enumerate(problem.job.edges)
+        if machine_of[edge.source] != machine_of[edge.destination]
+    )
+    at_once = ChainLink(Cause.TRANSFER, 1.0, 1.0, edge=edge, iteration=0)
+    apart = [host(first, ONE), host(second, OTHER)]
+
+    def unknown(link: ChainLink) -> float:
+        return clock_uncertainty(CriticalPath((link,)), problem, apart)
+
+    assert unknown(at_once) == 0.0
+    assert unknown(dataclasses.replace(at_once, end=1.5)) == pytest.approx(ONE + OTHER)
 
 
 def test_simulated_flows_end_when_their_fluid_does() -> None:
@@ -306,3 +392,37 @@ def test_a_task_lasts_from_its_inputs_until_its_end_was_known() -> None:
     assert late_times(known) == pytest.approx(
         np.array([[1.25, 1.25, 0.5], [7.5 - 5.5, 12.5 - 9.0, 14.0 - 12.5]])
     )
+
+
+def test_a_task_that_got_its_slot_late_did_not_work_meanwhile() -> None:
+    """Two tasks share a slot: the second has it at 2 s, and is told at 2.5 s."""
+    tasks = tuple(Task(name, name, takes="gpu") for name in "ab")
+    machine = Machine("m", 10.0, 10.0, slots={"gpu": 1})
+    problem = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0, 0)))
+    run = Realization(np.array([[2.0], [3.0]]), np.zeros((0, 1)))
+    made = simulate(problem, run, record_rates=True)
+    known = dataclasses.replace(
+        made,
+        task_start=np.array([[0.0], [2.5]]),
+        task_settled=np.array([[2.25], [6.0]]),
+        flow_settled=made.flow_end,
+    )
+
+    assert late_times(known).tolist() == [[2.25], [3.5]]
+
+
+def test_a_flow_without_bytes_hands_over_when_it_starts() -> None:
+    """It starts at 1.5 s, and is known to have come at 2 s: b takes until 4 s."""
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.array([[1.0], [2.0]]), np.zeros((1, 1)))
+    made = simulate(problem, run, record_rates=True)
+    known = dataclasses.replace(
+        made,
+        flow_start=np.array([[1.5]]),
+        task_settled=np.array([[1.25], [4.0]]),
+        flow_settled=np.array([[2.0]]),
+    )
+
+    assert late_times(known).tolist() == [[1.25], [2.5]]

@@ -130,6 +130,10 @@ def test_shares_leave_out_what_held_a_flow_up() -> None:
     assert shares[0, 0].lost == -15.0
     assert shares[0, 0].part == 2.0
     assert max_min_shares(schedule, [], stalls) == {}
+    # Nor has one a share whose link was cut all the while.
+    cut = (CapacityChange(0.5, "t in", 0.0), CapacityChange(9.0, "t in", 25.0))
+    over_cut = ran([1, 1, 1], [5, 5, 5], [30.0, 10.0, 90.0], cut)
+    assert max_min_shares(over_cut, [(2, 0)], np.zeros((3, 1))) == {}
     none = np.empty(0, np.int64)
     rates = RateHistory(np.empty(0), none, none, np.empty(0))
     assert max_min_shares(replace(schedule, rates=rates), [(0, 0)], stalls) == {}
@@ -158,6 +162,29 @@ def test_of_flows_that_meet_the_one_that_lost_most_is_named_with_who_won_it() ->
         assert not [*unequal_shares(equal, ["r in"], late, of_equal)]
 
 
+@pytest.mark.parametrize(
+    ("start", "end"), [([1, 3, 1], [3, 5, 5]), ([3, 1, 1], [5, 3, 5])]
+)
+def test_flows_that_follow_each_other_take_nothing_of_each_other(
+    start: list[float], end: list[float]
+) -> None:
+    """Of 20 B s->r had 12 and t->r 28, one after the other."""
+    schedule = ran(start, end, [12.0, 28.0, 60.0])
+    shares = {(0, 0): Share(12.0, 20.0), (1, 0): Share(28.0, 20.0)}
+
+    assert not [*unequal_shares(schedule, ["r in"], [(0, 0)], shares)]
+    beside = replace(schedule, flow_end=schedule.flow_end + 0.5)
+    assert [*unequal_shares(beside, ["r in"], [(0, 0)], shares)]
+
+
+def test_a_flow_without_bytes_has_no_rate() -> None:
+    schedule = ran([1, 9, 1], [3, 9, 5], [10.0, 0.0, 60.0])
+    nothing = replace(schedule, flow_bytes=np.array([[10.0], [0.0], [0.0]]))
+
+    assert len(lone_rates(schedule)) > len(lone_rates(nothing))
+    assert all(share > 0 for rates in lone_rates(nothing).values() for share in rates)
+
+
 def test_links_below_their_rate_are_told_by_lone_flows_or_by_all_together() -> None:
     """Of r in, 40 B in 4 s, both have 36; alone on its way r->t has 80 of 100."""
     schedule = ran([1, 1, 1], [5, 5, 5], [12.0, 24.0, 80.0])
@@ -174,6 +201,8 @@ def test_links_below_their_rate_are_told_by_lone_flows_or_by_all_together() -> N
     # One that was sound before the run, 97 % and more, is not below its rate.
     assert said(["r in", "t in"], {"r in": 0.97, "t in": 0.9}) == [(alone, 0.8)]
     assert said([], {}) == []
+    # Where nobody knows what flows may have had, none is below it.
+    assert not [*slow_links(schedule, ["r in"], {}, nothing, {})]
     # 97 % is sound: 38.8 of 40 B, and 97 of 100.
     schedule = ran([1, 1, 1], [5, 5, 5], [14.8, 24.0, 97.0])
     shares = max_min_shares(schedule, [(0, 0)], nothing)
@@ -208,3 +237,15 @@ def test_a_flow_that_took_no_time_is_held_against_the_most_that_a_link_has() -> 
     port = [link.name for link in links].index("t in")
     means = _means_of(schedule, port, start=np.array([1.0]), end=np.array([1.0]))
     assert means.tolist() == [100.0]
+
+
+def test_a_link_that_was_cut_all_the_while_has_the_most_that_it_ever_has() -> None:
+    """From 2 to 4 s nothing crosses t in; before it had 25 B/s, and has 5 after it."""
+    changes = (CapacityChange(2.0, "t in", 0.0), CapacityChange(4.0, "t in", 5.0))
+    schedule = ran([1, 9, 1], [3, 9, 9], [10.0, 0.0, 20.0], changes)
+
+    links = schedule.problem.links
+    port = [link.name for link in links].index("t in")
+    spans = np.array([[2.5, 3.5], [1.5, 3.5], [3.5, 5.0]])
+    means = _means_of(schedule, port, start=spans[:, 0], end=spans[:, 1])
+    assert means.tolist() == [25.0, 25 * 0.5 / 2.0, 5.0 / 1.5]

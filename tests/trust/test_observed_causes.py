@@ -106,10 +106,131 @@ def test_a_clock_ahead_makes_flows_into_its_process_longer_and_tasks_shorter() -
 
 
 def test_traffic_of_others_takes_of_each_link_what_crossed_it() -> None:
-    (change,) = changes_by_cause(STATED, foreign={"a out": 30.0, "b in": 95.0}).values()
+    foreign = {"a out": 30.0, "b in": 95.0, "b out": 40.0}
+    ((said, change),) = changes_by_cause(STATED, foreign=foreign).items()
 
+    assert said == "another program's traffic: 95 B/s over b in"
     # A link keeps a tenth of its 100 B/s at least.
-    assert change.rates == pytest.approx({"a out": 0.7, "b in": 0.1})
+    assert change.rates == pytest.approx({"a out": 0.7, "b in": 0.1, "b out": 0.6})
+
+
+def delays_by_words(words: str, **observed: Any) -> list[np.ndarray]:
+    """Return what causes add to flows that were sent, of those that begin so."""
+    found = changes_by_cause(STATED, **observed)
+    sent = STATED.flow_bytes > 0
+    named = [change for said, change in found.items() if said.startswith(words)]
+    delays = [np.asarray(change.delays)[sent] for change in named]
+    return [seconds for seconds in delays if seconds.any()]
+
+
+@pytest.mark.parametrize(
+    ("counts", "seconds"),
+    [
+        # A flow of 1 s: ten windows of 0.15 s, of 0.104 s, and of a reader that kept
+        # up for more than half of the time.
+        ({"receiver_limited": 0.8, "least_round_trip": 0.15}, [0.5]),
+        ({"receiver_limited": 0.8, "least_round_trip": 0.104}, []),
+        ({"receiver_limited": 0.7, "least_round_trip": 0.15}, []),
+        # Of less than a sender begins with nothing tells but for how long it waited.
+        (
+            {"allowed": 11.0, "receiver_limited": 1.4, "least_round_trip": 0.01},
+            [0.4],
+        ),
+    ],
+)
+def test_a_small_window_makes_longer_what_it_holds_up(
+    counts: dict[str, float], seconds: list[float]
+) -> None:
+    counted = flow_counts(**{"window": 10.0, "allowed": 5.0, "busy": 1.5} | counts)
+    found = delays_by_words("small window", counts=counted)
+
+    assert [delays[0] for delays in found] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("counts", "seconds"),
+    [
+        # Bytes that waited for a quarter of the time that a window was closed.
+        ({"unread": 0.25, "receiver_limited": 0.9}, [0.45]),
+        ({"unread": 0.2, "receiver_limited": 0.9}, [0.1]),
+        ({"unread": 1.2, "receiver_limited": 0.9}, [0.6]),
+        # A small window is one, whoever reads.
+        ({"unread": 0.25, "receiver_limited": 0.9, "window": 5.0}, []),
+    ],
+)
+def test_a_receiver_pauses_in_wall_time(
+    counts: dict[str, float], seconds: list[float]
+) -> None:
+    """A second of a run is two of wall time."""
+    counted = flow_counts(allowed=10.0, busy=1.0, **counts)
+    found = delays_by_words("receivers pause", counts=counted, time_scale=2.0)
+
+    assert [delays[0] for delays in found] == pytest.approx(seconds)
+
+
+def test_a_pause_is_named_by_the_flow_that_waited_longest() -> None:
+    counts = flow_counts(unread=[[0.1, 0.3, 0.2, 0.1, 0.1], [0.2, 0.1, 0.5, 0.1, 0.1]])
+    said = changes_by_cause(STATED, counts=counts)
+
+    (pause,) = (sentence for sentence in said if sentence.startswith("receivers"))
+    assert pause.endswith("for up to 500 ms of one flow (r->s)")
+
+
+def test_what_held_a_flow_up_is_held_up_once() -> None:
+    """A lost segment, and meanwhile nobody read: 1.2 s of 1.5 s are left."""
+    ran = simulated(share=2 / 3)
+    counts = flow_counts(hole=0.3, unread=0.3)
+    said = changes_by_cause(ran, ("a out",), counts=counts)
+
+    assert any(sentence.endswith("had 83.3 % of it") for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("works", "most"), [([1.25, 0.25], "r"), ([1.75, 1.5], "s"), ([0.5, 1.25], "s")]
+)
+def test_of_tasks_the_one_that_is_farthest_off_is_named(
+    works: list[float], most: str
+) -> None:
+    """Either way: each was to take 1 s."""
+    times = np.repeat(np.array(works)[:, None], ITERATIONS, axis=1)
+    made = simulate(problem(), Realization(times, np.full(SHAPE, 100.0)), "maxmin")
+    ran = replace(made, rates=None)
+
+    predicted = changes_by_cause(ran)
+    measured = changes_by_cause(ran, measured=times)
+
+    for words, found in (
+        ("tasks took other times", predicted),
+        ("real work took other CPU time", measured),
+    ):
+        (said,) = (sentence for sentence in found if sentence.startswith(words))
+        assert f"than predicted, {most} most: " in said
+
+
+@pytest.mark.parametrize(
+    ("within", "words"),
+    [(0.0, "late coordinator: orders"), (0.5, "waits for a core: the coordinator")],
+)
+def test_what_tasks_waited_for_orders_is_of_the_coordinator(
+    within: float, words: str
+) -> None:
+    """Each begins 0.5 s after it was to, while the coordinator has a turn."""
+    ran = simulated(work=1.5)
+    starts = np.unique(ran.task_start)
+    turns = np.array([[start, start + 0.5, 0.0, within] for start in starts])
+    found = changes_by_cause(ran, began=ran.task_start + 0.5, turns=turns)
+
+    (change,) = (found[said] for said in found if said.startswith(words))
+    assert change.work == pytest.approx(np.full(SHAPE, 0.5))
+
+
+def test_links_that_the_same_flows_cross_are_slow_together() -> None:
+    ran = simulated(share=2 / 3)
+    found = changes_by_cause(ran, ("b in", "a out"))
+
+    words = "b in or a out is below its stated rate: "
+    (change,) = (found[said] for said in found if said.startswith(words))
+    assert change.rates == pytest.approx({"a out": 2 / 3, "b in": 2 / 3})
 
 
 def test_waits_of_the_coordinator_before_and_within_its_turns_add_up() -> None:
@@ -149,6 +270,7 @@ def test_the_slowest_disk_is_that_of_who_waited_longest_in_all() -> None:
         # Of ten flows six found a queue of three round trips and more, then three.
         ({"round_trip": [[0.4] * 5, [0.4, 0.1, 0.1, 0.1, 0.1]]}, True),
         ({"round_trip": [[0.4] * 3 + [0.1] * 2, [0.1] * 5]}, False),
+        ({"round_trip": 0.29}, False),
         # What waited for lost segments all the while says nothing of a link.
         ({"round_trip": [[0.4] * 5, [0.4] * 5], "hole": 0.5}, False),
     ],

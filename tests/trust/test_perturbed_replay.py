@@ -98,11 +98,12 @@ def test_a_latency_leaves_less_slack() -> None:
     late = delay(
         realization,
         schedule,
-        tasks=np.zeros((3, 1)),
+        tasks=np.array([[0.0], [0.25], [0.0]]),
         flows=np.array([[2.5], [0.0]]),
     )
 
-    assert late.times[:, 0].tolist() == [0.0, 1.0 + 1.5, 6.0]
+    # What b itself is late by comes on top of what it waits for longer.
+    assert late.times[:, 0].tolist() == [0.0, 1.0 + 1.5 + 0.25, 6.0]
 
 
 @pytest.mark.parametrize("policy", RULES)
@@ -209,6 +210,25 @@ def test_of_slight_delays_the_largest_shift_of_either_sign_counts(
     # Tasks alone, half of 960: what flows add is not always slack.
     iteration = schedule.length / 20
     assert 0.8e-4 < np.mean(drawn) / iteration < 4e-4
+
+
+def test_what_has_no_bytes_is_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws are those of a job without any flow, which takes as long."""
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)
+    tasks = Task("a", "a"), Task("b", "b")
+    drawn: list[list[float]] = []
+
+    def keep(_: Problem, late: Realization, **_options: object) -> float:
+        drawn.append(late.times[:, 0].tolist())
+        return 1.0
+
+    monkeypatch.setattr("emu.trust.lateness.makespan", keep)
+    for edges in [(), (Edge(0, 1),)]:
+        problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((0, 1)))
+        run = Realization(np.array([[0.0], [2.0]]), np.zeros((len(edges), 1)))
+        effect_of_slight_delays(run, "oes", None, simulate(problem, run))
+
+    assert drawn[:8] == drawn[8:]
 
 
 def test_what_no_order_hangs_on_is_not_sensitive() -> None:

@@ -87,7 +87,7 @@ def test_what_is_within_the_threshold_agrees(slow: float) -> None:
     assert found.error == pytest.approx(0.0, abs=0.025)
 
 
-@pytest.mark.parametrize("slow", [0.5, 0.8, 0.9])
+@pytest.mark.parametrize("slow", [0.5, 0.8, 0.875, 0.9])
 def test_a_nic_below_its_stated_rate_is_named(slow: float) -> None:
     stated = problem_of(1)
     found = judged(
@@ -97,7 +97,7 @@ def test_a_nic_below_its_stated_rate_is_named(slow: float) -> None:
     assert found.outcome is Outcome.DIFFERS
     assert "sink in" in found.links
     said = "m0 out or sink in is below its stated rate: flows alone on their way had "
-    assert found.reasons == (f"{said}{100 * slow:.0f} % of it: {ALL_OF_IT}",)
+    assert found.reasons == (f"{said}{100 * slow:.3g} % of it: {ALL_OF_IT}",)
     # Measured beforehand, neither is what it was.
     sound = judged(
         simulate(problem_of(1, slow), expected(stated), "maxmin"),
@@ -132,6 +132,11 @@ def test_tasks_that_take_other_times_are_no_fault_of_the_network() -> None:
     assert found.outcome is Outcome.DIFFERS
     assert found.links == ()
     assert "tasks took other times than predicted" in found.reasons[0]
+    # Nor where the network was late by 0.16 s of 4.16 s.
+    again = simulate(stated, expected(stated, 3.0), "maxmin")
+    ran = simulate(problem_of(1, 0.99), expected(stated, 3.0), "maxmin")
+    found = judged(ran, simulate(stated, expected(stated), "maxmin"), again)
+    assert found.links == ()
 
 
 def test_two_errors_that_cancel_do_not_agree() -> None:
@@ -210,6 +215,25 @@ def test_links_are_named_whose_flows_moved_the_end_as_it_moved(
     assert {*found.links} == links
 
 
+@pytest.mark.parametrize("seconds", [[2.0, 4.0], [0.9, 0.5]])
+def test_causes_are_told_of_the_flows_that_moved_the_end_most_first(
+    seconds: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each flow was to take 1 s; the second is off by more, later or sooner."""
+    asked: list[list[tuple[int, int]]] = []
+
+    def keep(*_: Any, late: list[tuple[int, int]], **_observed: Any) -> list[Any]:
+        asked.append(late)
+        return []
+
+    monkeypatch.setattr("emu.trust.prediction.list_causes", keep)
+    again = in_a_row([1.0, 1.0], 0.1)
+    ran = replace(in_a_row(seconds, 0.1), flow_bytes=again.flow_bytes)
+    judged(ran, again)
+
+    assert asked == [[(1, 0), (0, 0)]]
+
+
 def test_connections_that_share_a_nic_unequally_are_named() -> None:
     """Older flows first: a flow of 10 B waits for one of 60 B, and NICs are full."""
     stated = prepare(load("golden", ["schedule.policy=maxmin", "expect=null"]))
@@ -231,6 +255,9 @@ def test_a_run_that_was_faster_is_explained_by_no_cause_that_makes_it_slower() -
             simulate(stated, expected(stated), "maxmin"),
         )
         assert (found.outcome, found.reasons) == (Outcome.DIFFERS, ("cause not found",))
+        assert found.links[0] == "sink in"
+        # The first flows ended too soon by more than 3 %.
+        assert found.since == pytest.approx(1 + senders * 4 / 1.2 + 1)
 
 
 class _Verdict:
@@ -306,6 +333,9 @@ def test_a_rule_of_rates_is_blamed_for_its_own_part_alone() -> None:
         first = found[name].reasons[0]
         assert first.startswith("rates by oes, while TCP shares about max-min")
         assert f"is {sign}" in first
+    # Nor is it where its part is less than a fifth: 5 % of 100 %.
+    _, found = seen(1.0, 0.5, 0.5, maxmin=0.95)
+    assert "rates by" not in " ".join(found["packets over fluid"].reasons)
     _, found = seen(0.8, 0.6, 0.8, maxmin=1.0)
     assert "rates by" not in " ".join(found["packets over fluid"].reasons)
 

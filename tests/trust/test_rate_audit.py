@@ -91,13 +91,14 @@ def test_edges_between_the_same_two_tasks_go_by_lag_then_by_their_order(
         assert rule_audit(schedule, policy, run)[1] == [], seed
 
 
-def test_a_wrong_rate_is_named_with_its_flow_and_first_instant() -> None:
+@pytest.mark.parametrize("factor", [0.9, 1 + 1e-4])
+def test_a_wrong_rate_is_named_with_its_flow_and_first_instant(factor: float) -> None:
     problem, realization = two_machine_example(3)
     schedule = simulate(problem, realization, record_rates=True)
     assert schedule.rates is not None
     wrong = schedule.rates.rate.copy()
     row = int(np.flatnonzero(schedule.rates.iteration == 1)[0])
-    wrong[row] *= 0.9
+    wrong[row] *= factor
     changed = replace(schedule, rates=replace(schedule.rates, rate=wrong))
 
     checked, found = rule_audit(changed, "oes", realization)
