@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
     RateHistory,
     Realization,
+    Route,
     Schedule,
     Task,
 )
@@ -202,6 +205,33 @@ def test_a_store_with_a_credit_window_begins_with_the_run() -> None:
     assert not [violation for violation in within if violation.constraint == "(5)"]
 
 
+def test_a_link_between_racks_is_held_against_what_it_has_then() -> None:
+    """It has 10 B/s until 2 s, then 5 B/s; the flow is said to go on at 10."""
+    machines = Machine("m0", 40.0, 30.0), Machine("m1", 50.0, 60.0)
+    cluster = Cluster(
+        machines,
+        (Link("wan", 10.0),),
+        (Route((0,), (1,), ("out", "wan", "in")),),
+        changes=(CapacityChange(2.0, "wan", 5.0),),
+    )
+    job = Job((Task("a{0}", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    problem = Problem(cluster, job, Placement((0, 1)))
+    run = Realization(np.ones((2, 1)), np.array([[20.0]]))
+    schedule = simulate(problem, run, record_rates=True)
+    assert audit(schedule).passed
+    flow = np.zeros(1, np.int64)
+    rates = RateHistory(np.array([1.0]), flow, flow, np.array([10.0]))
+
+    found = [str(v) for v in audit(replace(schedule, rates=rates)).violations]
+    over = "port wan is over its capacity of 5 B/s at 2 s: 5 B/s"
+    assert found[1:] == [f"(13),(14) {over}"]
+    # A name may have braces of its own.
+    early = changed(schedule, "flow_start", (0, 0), 0.5)
+    assert "(7) a{0}->b[0] started before a{0}[0] ended: 0.5 s" in [
+        str(violation) for violation in audit(early).violations
+    ]
+
+
 def test_a_tolerance_lets_the_narrowest_link_of_a_way_bring_more() -> None:
     """In 0.1 s that brings 1 B at 10 B/s; another on the way has 50."""
     machines = Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0)
@@ -274,6 +304,17 @@ def test_what_is_alike_has_no_differences() -> None:
 )
 def test_every_difference_is_named(change: dict[str, Any], words: str) -> None:
     assert [*differences({**STATED, **change}, STATED, "it")] == [words]
+
+
+def test_differences_stand_in_the_order_of_what_is_wanted() -> None:
+    """At most fifty are told, however many values were compared."""
+    found = {"z": 0, "c": 1, "a": 2, "b": 3}
+    wanted = {"b": 0, "a": 1, "y": 2, "c": 3}
+    names = [line.split(" ")[0] for line in differences(found, wanted, "it")]
+    assert names == ["b", "a", "y", "c", "z"]
+
+    count, violations = agreement("file", [1] * 60, [2] * 60, "it")
+    assert (count, len(violations)) == (60, 50)
 
 
 @pytest.mark.parametrize(("size", "is_cut"), [(58, False), (59, True)])

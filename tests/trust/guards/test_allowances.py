@@ -74,6 +74,17 @@ def test_each_thing_that_was_not_known_allows_an_earlier_end(
     assert bool(found) == fires
 
 
+def test_what_is_stated_bounds_an_end_whatever_a_run_counted() -> None:
+    """It sent half of the bytes that are stated, and ended sooner for it."""
+    problem, realization = two_machine_example(3)
+    halved = replace(realization, volumes=realization.volumes / 2)
+    run = simulate(problem, halved)
+
+    (found,) = lower_bounds(reported(run, realization))
+    assert "which is the least whatever the schedule" in found.sentence
+    assert not [*lower_bounds(reported(run, realization, volumes=None))]
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize(("share", "fires"), [(0.5e-6, False), (2e-6, True)])
 def test_a_task_may_be_off_by_rounding_both_ways(
@@ -243,7 +254,9 @@ def test_rates_that_never_came_are_summed_and_the_first_edge_is_named(
         {"edge": names.index(name)} | ({} if count is None else {"missed": count})
         for name, count in zip(("g0->s0", "s0->w0"), missed, strict=True)
     ]
-    evidence = reported(schedule, realization, statistics={"a": {"sent": rows}})
+    # Processes tell of theirs in any order.
+    senders = {f"{place}": {"sent": [row]} for place, row in enumerate(rows[::-1])}
+    evidence = reported(schedule, realization, statistics=senders)
 
     found = [finding.sentence for finding in all_rates(evidence)]
 

@@ -59,6 +59,33 @@ def test_every_input_that_is_had_too_early_is_found(
                 assert f"task {name}[{n}] had" in str(found)
 
 
+def waiting(*waits: float, latest: bool = False) -> Evidence:
+    """Return tasks that began so long after their inputs came; a latency is 2 s."""
+    machines = Machine("m0", 10.0, 10.0, latency_out=2.0), Machine("m1", 10.0, 10.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, latest=latest),), 4)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.ones((2, 4)), np.full((1, 4), 20.0))
+    schedule = simulate(problem, run)
+    began = schedule.task_start.copy()
+    began[1] = schedule.flow_end[0] + np.array(waits)
+    return reported(replace(schedule, reads=None), began=began)
+
+
+def test_the_first_of_several_is_named_and_clocks_may_be_slewed() -> None:
+    """By a hundredth of the latency."""
+    assert [*latency(waiting(2.0, 1.985, 5.0, 2.0))] == []
+    (found,) = latency(waiting(2.0, 1.97, 5.0, 0.5))
+
+    assert found.sentence == (
+        "task b[1] had a->b 1.97 s after its last byte came: its latency is 2 s "
+        "(and 1 others)"
+    )
+
+
+def test_of_reads_that_nobody_noted_none_was_too_early() -> None:
+    assert [*latency(waiting(0.0, 0.0, 0.0, 0.0, latest=True))] == []
+
+
 def test_order_alone_has_no_latency() -> None:
     """A flow, a credit, and what leads to a gate and on, between two machines."""
     tasks = (*(Task(name, "t") for name in "abc"), Task("gate", "g", gate=True))

@@ -28,7 +28,7 @@ def logged(schedule: Any, delay: float) -> np.ndarray[Any, Any]:
     ("delay", "asked", "words"),
     [
         (0.004, 0.03, ""),
-        (2 * LAG, -0.08, ""),
+        (2 * LAG, -0.115, ""),
         (0.446, 0.0, "by its sender's log"),
         (-0.05, 0.0, "by its sender's log"),
         (0.0, 0.25, "the coordinator asked 0.25 s"),

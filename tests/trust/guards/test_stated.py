@@ -28,6 +28,7 @@ from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
 from emu.trust.guards.credit_windows import window
+from emu.trust.guards.earliest_ends import earliest_ends
 from emu.trust.guards.evidence import Evidence, fitting, list_capacities, most_stated
 from emu.trust.guards.schedule import (
     headline_faults,
@@ -166,6 +167,17 @@ def test_every_number_of_a_headline_is_held_against_its_own_run() -> None:
             assert key in [v.subject for v in found], (key, other)
 
 
+def test_a_prediction_of_no_time_has_no_share_but_a_whole() -> None:
+    """A run of 2 s is off by all of it, and one of no time by nothing."""
+    result, of = headline()
+    nothing = replace(of["predicted"], task_end=0.0 * of["predicted"].task_end)
+    changed = {**of, "predicted": nothing}
+    right = result | {"predicted_makespan": 0.0, "makespan_error": 1.0}
+
+    assert headline_faults(right, **changed)[1] == []
+    assert headline_faults(right | {"makespan_error": 0.0}, **changed)[1]
+
+
 def test_the_least_makespan_is_the_longest_path_or_the_busiest_link() -> None:
     """One of 60 B over a NIC that goes from 2 to 10 B/s after 5 s: 10 B, and 5 s."""
     machines = (Machine("m0", 50.0, 2.0), Machine("m1", 40.0, 3.0))
@@ -175,10 +187,68 @@ def test_the_least_makespan_is_the_longest_path_or_the_busiest_link() -> None:
     volumes = np.array([[30.0, 30.0], [10.0, 99.0]])  # the last is sent to nobody
     run = Realization(np.array([[0.5, 0.5], [1.0, 1.0]]), volumes)
     assert least_makespan(problem, run) == pytest.approx(5.0 + 60.0 / 10.0)
+    # In whatever order its changes are stated: to 4 B/s after 2 s, then 10 B/s.
+    before = CapacityChange(2.0, "m0 out", 4.0)
+    cluster = Cluster(machines, changes=(change, before))
+    turned = replace(problem, cluster=cluster)
+    assert least_makespan(turned, run) == pytest.approx(5.0 + (70 - 4 - 12) / 10.0)
+    rates = [list_capacities(turned, time)["m0 out"] for time in (1.0, 3.0, 6.0)]
+    assert rates == [2.0, 4.0, 10.0]
     slow = replace(
         run, times=10 * run.times
     )  # 5 s, a flow of 30 B alone at most 10 B/s
     assert least_makespan(problem, slow) == pytest.approx(5 + 3 + 10 + 10)
+
+
+def test_what_a_task_does_not_run_takes_no_time() -> None:
+    """It runs once, and its reader twice; a second run is said to take 50 s."""
+    machines = (Machine("m0", 5.0, 10.0), Machine("m1", 10.0, 5.0))
+    tasks = (Task("a", "x", iterations=1), Task("b", "x"))
+    job = Job(tasks, (Edge(0, 1),), 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.array([[1.0, 50.0], [4.0, 2.0]]), np.array([[20.0, 90.0]]))
+
+    least = earliest_ends(problem, run.times, run.volumes)
+    assert least[1].tolist() == [1.0 + 2.0 + 4.0, 1.0 + 2.0 + 6.0]
+    assert least_makespan(problem, run) == 9.0
+    # What a link of 10 B/s lets go at once takes no time.
+    least = earliest_ends(
+        problem, run.times, run.volumes, at_once=lambda rate: rate / 2
+    )
+    assert least[1, 1] == 9.0 - 0.5
+
+
+def credited(store_starts: list[float], worker_ends: list[float]) -> list[str]:
+    """Return what a window of 2 finds of a store, a parameter server and a worker.
+
+    The worker has fewer iterations than the store.
+    """
+    tasks = (
+        Task("g", "graph_store"),
+        Task("ps", "parameter_server"),
+        Task("w", "worker", iterations=len(worker_ends)),
+    )
+    job = Job(tasks, (Edge(0, 2), Edge(1, 2)), len(store_starts))
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0,) * 3))
+    shape = (2, len(store_starts))
+    made = simulate(problem, Realization(np.zeros((3, shape[1])), np.zeros(shape)))
+    start = made.task_start.copy()
+    end = made.task_end.copy()
+    start[0] = store_starts
+    end[2, : len(worker_ends)] = worker_ends
+    schedule = replace(made, task_start=start, task_end=end)
+    found = window(
+        replace(evidence(experiment(1)), schedule=schedule, windows=(("", 2),))
+    )
+    return [finding.sentence.partition(":")[0] for finding in found]
+
+
+def test_a_window_counts_iterations_of_who_ends_a_batch() -> None:
+    """The parameter server, which begins at once, is nobody who asks for batches."""
+    assert credited([0, 0, 3, 5, 5, 5], [3, 5]) == []
+    assert credited([0, 0, 3, 4, 5, 5], [3, 5]) == [
+        "g[3] started at 4 s, before w[1] ended at 5 s"
+    ]
 
 
 def test_a_slot_is_held_until_the_one_that_frees_it_ends() -> None:
