@@ -151,6 +151,34 @@ def test_what_no_cache_can_be_is_refused(changes: list[str], text: str) -> None:
     assert "cache" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        # One machine alone has nobody's rows: its cache is idle, as one with a size is.
+        ("job.machines=[m1]", 1),
+        ("job.machines=[m0, m1, m2]", 2),
+        # Machines without a part keep rows of all that have one.
+        ("job.stores=[m2]", 1),
+        ("job.stores=[m0, m2]", 2),
+    ],
+)
+@pytest.mark.parametrize("policy", ["vip", "lru"])
+def test_a_share_is_at_most_that_of_all_others(
+    keys: str, most: int, policy: str
+) -> None:
+    def cached(share: float) -> Scenario:
+        cache = f"job.cache={{policy: {policy}, share: {share}}}"
+        return scenario(keys, cache, "placement=null")
+
+    ready = prepare(cached(most))
+
+    (figures,) = cache_figures(ready.simulate()).values()
+    met_rows = figures["hits"] + figures["misses"]
+    assert (met_rows == 0) == (keys == "job.machines=[m1]")
+    with pytest.raises(ScenarioError, match=f"one's own have {most}: write at most"):
+        cached(most + 0.5)
+
+
 def test_what_no_cache_of_several_jobs_can_be_is_said_of_its_job() -> None:
     jobs = [
         {"name": size, "job": scenario(f"job.cache.size={size} B").to_json()["job"]}
