@@ -243,6 +243,25 @@ def test_coflows_by_hand(tmp_path: Path) -> None:
     assert {edge.coflow for edge in job.edges} == {"", "c1", "c2"}
 
 
+def test_reducers_of_one_port_get_together_what_each_is_to_get(tmp_path: Path) -> None:
+    """Port 1 has two of 3 MB and of 0.5; each mapper sends half of what a port gets."""
+    file = tmp_path / "t.txt"
+    file.write_text("3 1\n7 500 2 0 2 3 1:3 2:1 1:0.5\n")
+    workload = read_workload(file)
+
+    (collective,) = workload.collectives
+    megabyte = 1 << 20
+    assert collective["shuffle"] == {
+        "from": ["c7.m0", "c7.m1"],
+        "to": ["c7.r0", "c7.r1"],
+        "volume": [f"{1.75 * megabyte} B", f"{0.5 * megabyte} B"],
+        "coflow": "c7",
+    }
+    processes = {task["name"]: task["process"] for task in workload.tasks}
+    assert processes["c7.r0"] == "port1"
+    assert processes["c7.r1"] == "port2"
+
+
 def broken_trace(**change: Any) -> list[list[Node]]:
     ranks: list[list[Node]] = json.loads(json.dumps(PAIR))
     ranks[0][1] |= change

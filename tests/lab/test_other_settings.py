@@ -79,7 +79,8 @@ def test_what_is_predicted_is_written_down_before_it_is_measured(
 
 
 @pytest.mark.parametrize(
-    ("lines", "seconds"), [([0.0, 5.0, 6.0, 8.0], 1.5), ([1, 2], 0)]
+    ("lines", "seconds"),
+    [([0.0, 5.0, 6.0, 8.0], 1.5), ([0.0, 5.0, 7.0], 2.0), ([1, 2], 0)],
 )
 def test_seconds_are_those_between_lines(
     lines: list[float], seconds: float, monkeypatch: pytest.MonkeyPatch

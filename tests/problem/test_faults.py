@@ -19,6 +19,7 @@ from emu.problem import (
     next_kills,
     with_faults,
 )
+from emu.problem.faults import Due
 
 CLUSTER = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 7.0, 3.0)))
 
@@ -148,6 +149,15 @@ def test_a_link_is_disturbed_where_it_has_less_than_at_first() -> None:
     (row,) = disturbances(cluster, 100.0)
 
     assert (row.what, row.since, row.until, row.port) == ("slow", 5.0, 7.0, 0)
+
+
+@pytest.mark.parametrize("processes", [(), ("p0",)])
+def test_of_an_iteration_that_has_not_ended_yet_no_kill_is_due(
+    processes: tuple[str, ...],
+) -> None:
+    kill = Kill(math.inf, "some", processes, ended=(0, 3))
+    assert next_kills([kill], 0, 0.0, lambda *_: math.inf) == Due()
+    assert next_kills([kill], 2, 1.0, lambda *_: 4.0) == Due(4.0, (kill,))
 
 
 PROCESSES = ("p0", "p1", "p2")

@@ -17,7 +17,8 @@ from emu.runs.problem_json import (
     problem_to_json,
     schedule_from_json,
 )
-from emu.runs.run_directory import RunDirectory
+from emu.runs.run_directory import RunDirectory, apart
+from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
 
 
@@ -113,3 +114,23 @@ def test_an_unknown_flow_is_refused(run: RunDirectory) -> None:
 
     with pytest.raises(DataError, match="not a schedule of this problem"):
         read_schedule(run.path)
+
+
+SCENARIO = """
+cluster: {machines: [{name: m, nic: 1 MB/s}]}
+job: {system: custom, iterations: 1, tasks: [{name: a, time: 1 s}]}
+emulation: {time_scale: auto, byte_scale: 4}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "differs"),
+    [("time_scale", 2.5, False), ("byte_scale", 8.0, True), ("setup", True, True)],
+)
+def test_a_scale_that_is_left_to_emu_may_be_any(
+    key: str, value: object, *, differs: bool
+) -> None:
+    stated = loads(SCENARIO)
+    noted = stated.to_json()
+    noted["emulation"][key] = value
+    assert bool(apart(stated, noted)) is differs

@@ -254,6 +254,12 @@ def test_a_machine_and_a_task_of_one_name_cannot_be_told_apart() -> None:
         loads(text + "  - {at: 1 s, kill: m0}\n")
 
 
+def test_a_process_that_is_called_as_its_machine_is_killed_with_it() -> None:
+    text = TEXT.replace("name: a, time: 1 s", "name: a, time: 1 s, process: m0")
+    experiment = prepare(loads(text + "  - {at: 0.5 s, kill: m0}\n"))
+    assert [kill.processes for kill in experiment.kills] == [("m0",)]
+
+
 def test_tasks_and_machines_are_killed() -> None:
     """Task a takes 1 s and its flow 4 s: a has ended by 2 s, and b has not."""
     stated = "on_failure: restart\nrecovery: 3 s\n"

@@ -199,6 +199,14 @@ def test_the_last_bracket_of_a_kind_that_is_one_too_many_is_left_out(
         assert sound + comment in [*_braces([line], 0)]
 
 
+def test_a_bracket_that_was_not_opened_leaves_what_stands_behind_the_line() -> None:
+    """It was to open before the first key, or before its value."""
+    proposals = [*_braces(["  a: 1, b: 2}  # two"], 0)]
+    assert "  {a: 1, b: 2}  # two" in proposals
+    assert "  a: {1, b: 2}  # two" in proposals
+    assert "  a: 1, b: 2  # two" in proposals
+
+
 @pytest.mark.parametrize("written", ["policy ifs", "policy:ifs", "policy = ifs"])
 def test_the_only_entry_of_a_mapping_without_a_colon(written: str) -> None:
     with pytest.raises(ScenarioError) as caught:

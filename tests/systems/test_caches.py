@@ -7,13 +7,13 @@ import os
 import numpy as np
 import pytest
 
-from emu.errors import EmulatorError, ScenarioError
+from emu.errors import EmulatorError, InfeasiblePlacement, ScenarioError
 from emu.graph_data import BatchPlan, CachePlan, choose_rows, count_samples, open_for
 from emu.scenario import Scenario, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load, loads
 from emu.scenario.setup import setup_rows
-from emu.systems.cache_section import CACHED, cache_figures
+from emu.systems.cache_section import CACHED, cache_figures, leave_room
 from tests import draws
 
 DATA = [
@@ -93,6 +93,32 @@ def test_choose_rows_are_sent_before_time_0_from_their_owners() -> None:
 def test_machines_need_memory_for_rows_and_their_numbers() -> None:
     demands = [task.demands for task in build_job(scenario()).tasks[:3]]
     assert demands == [{"memory": 40_800.0}] * 3
+
+
+def test_caches_of_two_jobs_add_up_on_machines_without_a_store() -> None:
+    """Of 100 and of 50 rows with their numbers, beside a store that has its own."""
+    jobs = []
+    for name, size in (("a", "40 kB"), ("b", "20 kB")):
+        part = scenario(f"job.cache.size={size}", "job.stores=[m1]", "placement=null")
+        jobs.append({"name": name, "job": part.to_json()["job"]})
+    both = load(scenario(), {"job": None, "placement": None, "jobs": jobs})
+    job, cluster = build_job(both), both.cluster.build()
+
+    def left(places: dict[str, str] | None) -> list[float]:
+        machines = leave_room(job, cluster, places).machines
+        return [machine.resources["memory"] for machine in machines]
+
+    assert left(None) == [1e6 - 61_200, 1e6, 1e6 - 61_200]
+    apart = {task.name: "m2" if task.name[0] == "a" else "m0" for task in job.tasks}
+    assert left(apart | {"a/g0": "m1", "b/g0": "m1"}) == [
+        1e6 - 20_400,
+        1e6,
+        1e6 - 40_800,
+    ]
+    small = load(both, {"cluster.machines[0].memory": "51.2 kB"}).cluster.build()
+    with pytest.raises(InfeasiblePlacement, match="10 kB more memory") as error:
+        leave_room(job, small)
+    assert error.value.shortfall == 10_000
 
 
 def test_caches_of_several_jobs_are_where_their_samplers_stand() -> None:

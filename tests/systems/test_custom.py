@@ -165,3 +165,13 @@ def test_flows_lead_from_task_to_task_and_none_with_bytes_to_a_gate(
 ) -> None:
     with pytest.raises(ScenarioError, match=words):
         prepare(loads(FILE.replace("{from: g, to: a, volume: 0 B}", flow)))
+
+
+def test_ranks_of_an_exchange_run_as_often_as_each_other() -> None:
+    exchange = "  collectives:\n    - allreduce: {among: [a, b], volume: 8 B}\n"
+    text = FILE.replace("placement:", f"{exchange}placement:")
+    assert prepare(loads(text)).problem.job.iterations == 2
+
+    once = text.replace("process: p}", "process: p, iterations: 1}")
+    with pytest.raises(ScenarioError, match=r"different numbers .*: a 1, b 2"):
+        prepare(loads(once))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from emu.virtual.verdict import COPYING, MOST, Evidence, judge
+from emu.virtual.run_virtual import _evidence
+from emu.virtual.verdict import COPYING, MOST, SMALL, Evidence, judge
 
 MAKESPAN = 8.0
 #: A run of which a rank computes a quarter of the time; nothing of it is in doubt.
@@ -67,3 +69,58 @@ def test_stalls_and_messages_that_no_lab_has_seen_are_named() -> None:
     assert "--algorithm ring" in of_gloo
     (of_ring,) = judged(nccl="NCCL's ring")
     assert "no lab with GPUs" in of_ring
+
+
+def small_or_large(size: int, *, nccl: bool = False, message: bool = False) -> Any:
+    """Return the event of a call of so many bytes, which is half given to each peer."""
+    call = SimpleNamespace(figures={"given": (size // 2, size - size // 2)})
+    group = SimpleNamespace(transport=SimpleNamespace(is_nccl=nccl))
+    form = SimpleNamespace(call=call, group=group, is_message=message)
+    return SimpleNamespace(call=SimpleNamespace(form=form))
+
+
+@pytest.mark.parametrize(("costs", "busiest"), [(None, 12), ({"per_byte": 1e-9}, 0)])
+def test_evidence_is_of_the_rank_that_has_most_of_each(
+    costs: Any, busiest: int
+) -> None:
+    """It is another rank each time, and neither the first nor the last of bytes."""
+    of_form = SimpleNamespace(call=SimpleNamespace(figures={"size": SMALL - 1}))
+    of_form.group = SimpleNamespace(transport=SimpleNamespace(is_nccl=False))
+    of_form.is_message = False
+    calls = [
+        [small_or_large(SMALL - 1), small_or_large(8, nccl=True)],
+        [SimpleNamespace(call=None), small_or_large(8, message=True)],
+        [
+            small_or_large(8),
+            small_or_large(SMALL),
+            SimpleNamespace(call=SimpleNamespace(form=of_form)),
+        ],
+    ]
+    carried = {(0, 1): 5, (1, 2): 7, (2, 0): 1}
+    server: Any = SimpleNamespace(
+        records=[SimpleNamespace(events=events) for events in calls],
+        count_bytes=lambda *, by_ranks_alone: carried if by_ranks_alone else {},
+        stalls=4,
+    )
+    rows = [(1.0, 0.5, 3.0), (5.0, 0.25, 6.0), (2.0, 0.0, 4.0)]
+    keys = ("computed", "children_cpu", "cpu")
+    result = {
+        "makespan": 9.0,
+        "message_costs": costs,
+        "messages": {"nccl": "NCCL's ring"},
+        "ranks": [dict(zip(keys, row, strict=True)) for row in rows],
+        "steps": {"seconds": [7.0, 1.0, 2.0]},
+    }
+
+    assert _evidence(server, result, 0.5) == Evidence(
+        makespan=9.0,
+        steps=[1.0, 2.0],
+        busiest=busiest,
+        computed=5.0,
+        small_calls=2,
+        children_cpu=0.75,
+        cpu=13.0,
+        stalls=4,
+        others=0.5,
+        nccl="NCCL's ring",
+    )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.lab.machines.counters import off_quota
-from emu.lab.machines.cpu_groups import LONGEST, QUOTA, SHORTEST, plan_cpu, scale_for
+from emu.lab.machines.counters import QuotaWaits, off_quota
+from emu.lab.machines.cpu_groups import (
+    LONGEST,
+    QUOTA,
+    SHORTEST,
+    CpuQuota,
+    plan_cpu,
+    scale_for,
+)
 from emu.lab.machines.lab import LabMachine
 from emu.lab.run import summary
 
@@ -98,3 +107,27 @@ def test_what_machines_gained_by_their_pauses_is_in_the_verdict(
 
     assert (found["trust"], found["early_seconds"]) == (trust, max(early))
     assert found["early_share"] == pytest.approx(sum(early) / 2 / 5.0)
+
+
+def test_each_look_forgives_a_period_of_waits_and_of_gains() -> None:
+    """A quarter of a core, ready for 6 s and then for 1 s; beside it one at rest.
+
+    It needs 4 s for each second that it ran.
+    """
+    quotas = [CpuQuota(1000, 4000), CpuQuota(1000, 20_000)]
+    waits = QuotaWaits([(os.getpid(), quota) for quota in quotas])
+    for place, (machine, _) in enumerate(waits._machines):
+        machine.seen = {}
+        machine._before = {}
+        waits._before[place] = {}
+    busy, _ = waits._machines[0]
+
+    busy.seen = {(7, 7): (1_000_000_000, 5_000_000_000)}
+    waits.judge()
+    assert waits.seconds() == pytest.approx((4.0, 2.0 - 0.004))
+    assert waits.early == [0.0, 0.0]
+
+    busy.seen = {(7, 7): (2_000_000_000, 5_000_000_000)}
+    waits.judge()
+    assert waits.seconds() == pytest.approx((8.0, 2.0 - 0.004))
+    assert waits.early == pytest.approx([3.0 - 0.004, 0.0])
