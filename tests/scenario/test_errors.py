@@ -346,6 +346,37 @@ def test_an_error_of_an_override_names_the_option(
         assert caught.value.file == f"--set {override}"
 
 
+@pytest.mark.parametrize(
+    ("text", "override", "key", "message"),
+    [
+        (
+            DGTP,
+            "job.model={kind: gat, hidden: 18, layers: 2, heads: 4}",
+            "job.model.heads",
+            "4 heads cannot share a width of 18 evenly, write hidden: 20",
+        ),
+        (
+            GOOD,
+            "failures={machine: {every: 5 s, for: 1 s, what: pause, by: 3}}",
+            "failures.machine.by",
+            "is of what: slow, found pause: remove it",
+        ),
+        (
+            GOOD,
+            "events=[{at: 1 s, machine: a, nic: none}]",
+            "events[0].nic",
+            "found 'none', but a NIC stays: write a rate",
+        ),
+    ],
+)
+def test_what_a_key_cannot_be_beside_another_is_named(
+    text: str, override: str, key: str, message: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(text, [override])
+    assert (caught.value.key, caught.value.problem) == (key, message)
+
+
 def test_an_error_of_a_large_value_is_a_short_line(tmp_path: Path) -> None:
     tasks = [{"name": f"t{n}", "time": "1 s"} for n in range(100)]
     wrong = {"system": "custom", "iterations": 0, "tasks": tasks}

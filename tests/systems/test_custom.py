@@ -175,3 +175,29 @@ def test_ranks_of_an_exchange_run_as_often_as_each_other() -> None:
     once = text.replace("process: p}", "process: p, iterations: 1}")
     with pytest.raises(ScenarioError, match=r"different numbers .*: a 1, b 2"):
         prepare(loads(once))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "words"),
+    [
+        (
+            "placement:",
+            "  collectives:\n    - allreduce: {among: [a, g], volume: 8 B}\nplacement:",
+            "job.collectives[0].allreduce.among",
+            "'g' is a gate, it brings nothing",
+        ),
+        (
+            "process: p}",
+            "process: z, slot: z}",
+            "job.tasks[0].slot",
+            "the process is called 'z' too, call one otherwise",
+        ),
+    ],
+)
+def test_what_a_gate_or_a_slot_cannot_be(
+    old: str, new: str, key: str, words: str
+) -> None:
+    text = FILE.replace("nic: 1 MB/s", "nic: 1 MB/s, slots: {z: 1}")
+    with pytest.raises(ScenarioError, match=words) as error:
+        prepare(loads(text.replace(old, new)))
+    assert error.value.key == key

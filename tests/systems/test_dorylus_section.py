@@ -420,6 +420,11 @@ def test_simulate_says_by_how_much_chance_moves_what_is_tuned(
         ("job.staleness=1", "found 1 with mode pipe, write mode: async"),
         ("job.lambdas=0", "lambdas"),
         ("job.parameter_servers=[p]", "no machine 'p'"),
+        ("job.parameter_servers=[ps, ps]", "servers.1.: 'ps' occurs twice, write it"),
+        (
+            "job.machines=[g0]; job.intervals=1; job.parameter_servers=[ps, g1]",
+            "found 2 for 1 intervals, of which each meets one: write 1 or fewer",
+        ),
         ("job.machines=[g0, g0]", "'g0' occurs 2 times"),
         ("job.fanouts=[5, 5]", "fanouts"),
         ("job.times.gather=null", "neither this time nor a profile"),

@@ -306,3 +306,9 @@ def test_a_row_has_its_stores_on_machines_of_their_own() -> None:
     assert computing
     assert not computing & {*stores}
     assert not {*owners_of(beside.experiment)} & {*stores}
+
+
+def test_as_many_stores_as_there_are_machines_are_the_most() -> None:
+    most = len(drawn_pool(1, "dgtp")["cluster"]["machines"])
+    words = f"found {most + 1}, {most} machines may have one: write {most} or fewer"
+    assert words in refused(stores=most + 1)
