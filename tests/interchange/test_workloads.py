@@ -316,6 +316,7 @@ def test_a_trace_that_cannot_be(
         ("t.txt", TRACE.replace("0:1", "7:1").encode(), "line 3 names port 7 of 3"),
         ("t.txt", TRACE.replace("2:4", "2:-4").encode(), "a negative arrival or size"),
         ("t.txt", TRACE.replace("2:4", "2:nan").encode(), "line 3 has a negative"),
+        ("t.txt", TRACE.replace(" 1000", " -1").encode(), "line 3 has a negative"),
         ("t.txt", TRACE.replace("1000 1", "1000 9").encode(), "line 3 is no coflow"),
         ("t.txt", TRACE.replace("3 2", "3 5").encode(), "announces 5 coflows"),
         ("t.txt", TRACE.replace("\n2 ", "\n1 ").encode(), "is a second coflow 1"),

@@ -88,7 +88,7 @@ def test_evidence_is_of_the_rank_that_has_most_of_each(
     of_form.group = SimpleNamespace(transport=SimpleNamespace(is_nccl=False))
     of_form.is_message = False
     calls = [
-        [small_or_large(SMALL - 1), small_or_large(8, nccl=True)],
+        [small_or_large(SMALL - 1), *(small_or_large(8, nccl=True) for _ in range(2))],
         [SimpleNamespace(call=None), small_or_large(8, message=True)],
         [
             small_or_large(8),
