@@ -17,7 +17,7 @@ from emu.prediction.placement import (
     best_placement,
     place,
 )
-from emu.prediction.placement.candidates import Candidates, placement_cost
+from emu.prediction.placement.candidates import Candidates, JobsCost, placement_cost
 from emu.prediction.placement.place import repeat_profile
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -180,6 +180,74 @@ def test_the_optimum_of_one_iteration_is_no_reason_to_end() -> None:
         )
         found = length(Problem(cluster, job, best.placement), rest)
         assert found <= min(took) * (1 + 1e-12)
+        # Its makespan is of the iteration that candidates have, as all its figures.
+        assert best.makespan == 0.0
+
+
+@pytest.mark.parametrize("name", ["place_ifs", "place_distdgl"])
+def test_simple_placements_are_finalists_whatever_a_search_has_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules[affordable.__module__]
+    worst_found = 0
+    for job, cluster, run in _settings(6):
+        scale = np.array([0.0, *[1.0] * (job.iterations - 1)])
+        rest = Realization(run.times * scale, run.volumes * scale)
+        every = [*feasible_placements(job, cluster)]
+        took = [length(Problem(cluster, job, placement), rest) for placement in every]
+        least = every[int(np.argmin(took))]
+        options: dict[str, Any] = {"transfers": 2, "iterations": 1}
+        without = best_placement(job, cluster, rest, **options).placement
+        worst_found += length(Problem(cluster, job, without), rest) > min(took)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda *_, least=least: least)
+            best = best_placement(job, cluster, rest, **options).placement
+        assert length(Problem(cluster, job, best), rest) == pytest.approx(min(took))
+    assert worst_found > 0
+
+
+def test_of_finalists_that_take_as_long_the_first_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = sys.modules[affordable.__module__]
+    seconds = {Placement((0,)): 3.0, Placement((1,)): 2.0, Placement((2,)): 2.0}
+    monkeypatch.setattr(
+        module, "_judge", lambda _, placement, _limit: seconds[placement]
+    )
+
+    assert module._best_of(seconds, None) == Placement((1,))
+
+
+def test_a_cost_of_jobs_reaches_every_search_and_every_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of a job that is pinned, whose makespan it is not."""
+    module = sys.modules[affordable.__module__]
+    costs: list[JobsCost | None] = []
+
+    def noted(space: Any, run: Any, rates: str, cost: JobsCost | None = None) -> Any:
+        costs.append(cost)
+        return Candidates(space, run, rates, cost)
+
+    def search(job: Job, cluster: Cluster, *more: Any) -> Any:
+        *_, walk = more
+        costs.append(walk.cost)
+        return place("random", job, cluster)
+
+    job, cluster, run = next(drawn for drawn in _settings(9) if drawn[0].iterations > 3)
+    cost = JobsCost(total=True)
+    monkeypatch.setattr(module, "Candidates", noted)
+    monkeypatch.setattr(module, "_search_etp", search)
+    best_placement(job, cluster, run, transfers=9, iterations=3, cost=cost)
+    assert costs == [cost] * 3
+
+    tasks = (Task("a/x", "x", pinned="m0"), Task("b/y", "y", pinned="m0"))
+    pinned = Job(tasks, (), 1)
+    machine = Cluster((Machine("m0", 1.0, 1.0),))
+    seconds = Realization(np.array([[2.0], [5.0]]), np.zeros((0, 1)))
+    total = best_placement(pinned, machine, seconds, cost=cost)
+    assert (best_placement(pinned, machine, seconds).makespan, total.makespan) == (5, 7)
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 6, 7, 8, 13, 50])
@@ -193,7 +261,7 @@ def test_every_budget_ends_with_a_placement(budget: int) -> None:
         assert etp.placement.violations(job, cluster) == []
 
 
-@pytest.mark.parametrize("whole", [0, 10**9])
+@pytest.mark.parametrize("whole", [0, 5, 10**9])
 def test_a_run_of_many_flows_has_sixteen_candidates_of_fewer_iterations(
     monkeypatch: pytest.MonkeyPatch, whole: int
 ) -> None:
@@ -201,7 +269,9 @@ def test_a_run_of_many_flows_has_sixteen_candidates_of_fewer_iterations(
     job, cluster, run = next(one for one in _settings(40) if one[0].iterations > 20)
     flows = 16 * 5 * len(job.edges)
     monkeypatch.setattr(affordable, "__defaults__", (flows, 10_000))
-    monkeypatch.setattr(sys.modules[affordable.__module__], "_WHOLE_RUNS", whole)
+    assert len(job.edges) > 2
+    most_flows = whole * job.iterations  # of three finalists or more
+    monkeypatch.setattr(sys.modules[affordable.__module__], "_WHOLE_RUNS", most_flows)
     judged: list[int] = []
 
     def judge(candidates: Candidates, *more: Any) -> float:
@@ -212,7 +282,7 @@ def test_a_run_of_many_flows_has_sixteen_candidates_of_fewer_iterations(
     best = best_placement(job, cluster, run)
 
     assert (best.iterations, best.budget) == (5, 16)
-    assert judged[0] == (job.iterations if whole else 5)
+    assert judged[0] == (job.iterations if whole > 5 else 5)
     stated = best_placement(job, cluster, run, transfers=7)
     assert (stated.iterations, stated.budget) == (20, 7)
 
@@ -308,6 +378,12 @@ def test_a_pinned_job_whose_flow_is_cut_off_is_refused(*, judged: bool) -> None:
 
     with pytest.raises(InfeasiblePlacement, match="m1 in"):
         best_placement(job, Cluster(machines, changes=cuts), run, judged=judged)
+    # Nor does a job end whose tasks take a slot and give another one back.
+    slots = (replace(machines[0], slots={"a": 1, "b": 1}), machines[1])
+    taker = Task("t", "t", takes="a", frees="b", pinned="m0")
+    twice = Realization(np.ones((1, 2)), np.zeros((0, 2)))
+    with pytest.raises(InfeasiblePlacement):
+        best_placement(Job((taker,), (), 2), Cluster(slots), twice, judged=judged)
     # What is cut off where nothing of it passes, or afterwards, holds nothing up.
     late = (CapacityChange(5.5, "m1 in", 0.0), cuts[1])
     found = best_placement(job, Cluster(machines, changes=late), run, judged=judged)
@@ -321,8 +397,11 @@ def test_one_placement_is_simulated_when_somebody_asks() -> None:
     cluster = Cluster((Machine("m0", 1.0, 1.0, {"gpu": 2.0}, slots={"gpu": 1}),))
     run = Realization(np.array([[1.0], [2.0]]), np.ones((0, 1)))
 
-    unjudged = best_placement(Job(tasks, (), 1), cluster, run, judged=False)
+    job = Job(tasks, (), 1)
+    unjudged = best_placement(job, cluster, run, judged=False, transfers=7)
 
+    assert best_placement(job, cluster, run).makespan == 3.0
+    assert unjudged.budget == 7
     assert unjudged.makespan is None
     assert unjudged.history == ()
     assert unjudged.with_makespan().makespan == 3.0

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from emu.prediction.placement import place
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.simulation import simulate
-from emu.problem import Cluster, Job, Profile
+from emu.problem import Cluster, Job, Placement, Profile
+from emu.scenario.own_rules import register_program
 from emu.testing.strategies import random_problem
 
 
@@ -56,6 +58,44 @@ def test_equal_searches_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find(job=job) is not first
     assert find(cluster=cluster) is not first
     assert made == [91, 92, 91, 91, 91, 91, 91]
+
+
+def test_searches_differ_in_what_they_begin_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And large ones, or those of a rule of one's own, are made again."""
+    module = importlib.import_module("emu.prediction.placement.place")
+    known_searches = importlib.import_module("emu.prediction.placement.known_searches")
+    problem, realization = random_problem(np.random.default_rng(12))
+    made = []
+
+    def search(*_: object, known: list[Placement], **__: object) -> object:
+        made.append(known)
+        return object()
+
+    monkeypatch.setattr(module, "search_run", search)
+    text = (
+        "class Mine:\n def rates(self, flows, capacity):\n  return [1] * len(flows)\n"
+    )
+    own = register_program("known.py:Mine", text)
+
+    def find(known: list[Placement], policy: str = "oes") -> object:
+        options = SearchOptions(transfers=3, policy=policy)
+        job = problem.job
+        cluster = problem.cluster
+        return module._search_run(job, cluster, realization, 0, options, known, None)
+
+    first = find([problem.placement])
+    assert find([problem.placement]) is first
+    assert find([]) is not first
+    assert len(made) == 2
+    assert find([], own) is not find([], own)
+    assert len(made) == 4
+    most = realization.volumes.size
+    monkeypatch.setattr(known_searches, "_MOST_VOLUMES", most)
+    assert find([problem.placement]) is first
+    monkeypatch.setattr(known_searches, "_MOST_VOLUMES", most - 1)
+    assert find([problem.placement]) is not first
 
 
 @pytest.mark.parametrize("rule", ["oes", "maxmin"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,19 @@ import pytest
 from emu.prediction.placement import PLACEMENT_POLICIES, place
 from emu.prediction.placement.baselines import place_ifs
 from emu.prediction.placement.candidates import common_draws, walk_generator
+from emu.prediction.placement.space import PlacementResult
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Problem, Profile, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
 from tests.prediction.placement.placement_cases import paper_testbed, realization
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -108,8 +120,9 @@ def test_without_a_profile_nothing_is_simulated(
     job, cluster, _ = setting
 
     assert place("ifs", job, cluster).makespan is None
-    with pytest.raises(ValueError, match="needs a profile"):
-        place("etp", job, cluster)
+    for name in ("etp", "best"):
+        with pytest.raises(ValueError, match=f"policy {name} needs a profile"):
+            place(name, job, cluster)
 
 
 def test_misuse_is_named(setting: tuple[Job, Cluster, Profile]) -> None:
@@ -121,3 +134,57 @@ def test_misuse_is_named(setting: tuple[Job, Cluster, Profile]) -> None:
         place("ifs", job, cluster, mu=1.0)
     with pytest.raises(TypeError, match="colour"):
         place("etp", job, cluster, profile=profile, colour=1)
+
+
+def test_a_placement_is_simulated_with_draws_of_its_seed_on_its_machines() -> None:
+    """Where a machine is slow for a task, as where all are pinned to it."""
+    machines = Machine("m0", 10.0, 20.0), Machine("m1", 40.0, 30.0)
+    slow = {"m0": 1.0, "m1": 3.0}
+    tasks = tuple(Task(name, name, slowness=slow) for name in "ab")
+    job = Job(tasks, (Edge(0, 1),), 2)
+    cluster = Cluster(machines)
+    times = np.arange(1.0, 13.0).reshape(2, 6) ** 2
+    profile = Profile(times, np.full((1, 6), 60.0))
+
+    found = place("round_robin", job, cluster, profile=profile, seed=3, iterations=2)
+    problem = Problem(cluster, job, Placement((0, 1)))
+    drawn = problem.stretch(common_draws(profile, 3, 2))
+    assert found.placement == problem.placement
+    assert found.makespan == makespan(problem, drawn)
+
+    pinned = tuple(replace(task, pinned="m1") for task in tasks)
+    only = place("best", replace(job, tasks=pinned), cluster, profile=profile)
+    # Of 1 and 4 s, and of 49 and 64 s, three times as long; nothing crosses a link.
+    assert only.makespan == 3 * (1 + max(4, 49) + 64)
+
+
+def test_where_a_policy_leaves_tasks_waiting_a_search_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the same rule and seed, and under the policy's own name."""
+    module = import_module("emu.prediction.placement.place")
+    tasks = (Task("a", "a", takes="p", frees=""), Task("b", "b", frees="p"))
+    job = Job(tasks, (Edge(0, 1),), 3)
+    cluster = Cluster((Machine("m0", 1.0, 1.0, slots={"p": 1}),))
+    profile = Profile(np.ones((2, 1)), np.zeros((1, 1)))
+    searched = []
+    simulated = []
+
+    def search(*problem: Any, seed: int) -> PlacementResult:
+        *_, rates = problem
+        searched.append((rates, seed))
+        return PlacementResult(Placement((0, 0)), "best")
+
+    def take(*_: Any, iterations: int, policy: str) -> PlacementResult:
+        simulated.append((iterations, policy))
+        return PlacementResult(Placement((0, 0)), "ifs")
+
+    monkeypatch.setattr(module, "best_placement", search)
+    monkeypatch.setattr(module, "_with_makespan", take)
+    options: dict[str, Any] = {"profile": profile, "seed": 5, "policy": "fifo"}
+    place("ifs", job, cluster, **options)
+    assert (searched, simulated) == ([], [(3, "fifo")])
+
+    monkeypatch.setattr(module, "_judge", lambda *_: np.inf)
+    assert place("ifs", job, cluster, **options).policy == "ifs"
+    assert searched == [("fifo", 5)]

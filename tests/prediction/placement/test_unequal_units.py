@@ -23,6 +23,7 @@ from emu.prediction.placement.space import Space
 from emu.prediction.placement.symmetry import hub_followers
 from emu.problem import CapacityChange, Cluster, Edge, Job, Machine, Realization, Task
 from emu.problem.workloads import RELEASE
+from emu.scenario.own_rules import register_program
 
 #: The module: its package has a function of this name.
 place = import_module("emu.prediction.placement.place")
@@ -267,6 +268,24 @@ def test_rules_that_look_at_every_flow_afford_a_tenth() -> None:
     assert place.affordable(job, "mrtf", flows=1_000) == 20
     assert place.affordable(job, "oes", flows=1_000, most=30) == 30
     assert place.affordable(job, "mrtf", flows=1) == 1
+
+
+def test_rules_of_ones_own_afford_a_thousandth() -> None:
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 5)
+    text = (
+        "class Mine:\n def rates(self, flows, capacity):\n  return [1] * len(flows)\n"
+    )
+    own = register_program("afford.py:Mine", text)
+
+    assert place.affordable(job, own, flows=20_000) == 4
+
+
+def test_a_job_that_waits_for_slots_is_simulated_to_its_end() -> None:
+    """An endless wait shows at the end."""
+    tasks = (Task("a", "t", takes="p", frees=""), Task("b", "t", frees="p"))
+    job = Job(tasks, (Edge(0, 1),), 9)
+
+    assert place._count_iterations(job, "oes", 2, fits=True) == 9
 
 
 def test_a_candidate_has_three_iterations_at_least(
