@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from emu.errors import NodeMisbehaved
 from emu.problem import Cluster, Job, Machine, Realization
-from emu.problem.workloads.collectives import ALGORITHMS, list_steps
+from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
 from emu.systems.custom.section import CustomJobSection
 from emu.systems.job_section import BuildContext
-from emu_nodes.exchange import Step
-from tests.nodes.one_process import drive
+from emu_nodes import timed
+from emu_nodes.exchange import Step, _sends_by_edge
+from emu_nodes.program import EdgeSpec
+from tests.nodes.one_process import build, drive
 
 PAIRS = [(kind, how) for kind, some in ALGORITHMS.items() for how in some]
 
@@ -131,6 +133,61 @@ def test_a_share_added_twice_or_left_out_is_noticed(
         monkeypatch.setattr(Step, "_take_in", fault)
         with pytest.raises(NodeMisbehaved, match="has a wrong chunk"):
             drive(job_with(kind, "ring", 4)[0])
+
+
+@pytest.mark.parametrize("how", ALGORITHMS["broadcast"])
+def test_a_chunk_that_never_came_is_noticed(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last rank passes nothing on: nobody else would miss it."""
+    take_in = Step._take_in
+
+    def never(self: Step, *received: Any) -> None:
+        if self._rank != 3:
+            take_in(self, *received)
+
+    monkeypatch.setattr(Step, "_take_in", never)
+    with pytest.raises(NodeMisbehaved, match="rank 3 .* has a wrong chunk 0"):
+        drive(job_with("broadcast", how, 4)[0])
+
+
+def test_a_pool_has_room_for_what_any_iteration_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows of it may begin anywhere, and rows may be longer than chunks."""
+    for volume in (["10 B", "90000 B", "20 B"], ["80000 B", "10 B", "20 B"]):
+        monkeypatch.setattr(timed, "_pools", {})
+        job, _ = job_with("broadcast", "direct", 2, volume=volume)
+        built = build(job).programs.values()
+        (sender,) = (
+            step
+            for step in built
+            if isinstance(step, Step) and step._sends and step._takes == {}
+        )
+        longest = max(map(max, sender._rows.values()))
+        assert len(sender._pool) == timed.POOL + longest
+
+
+def test_nothing_is_kept_of_an_iteration_that_is_over() -> None:
+    run = drive(job_with("allgather", "ring", 3)[0])
+
+    steps = [program for program in run.programs.values() if isinstance(program, Step)]
+    assert steps
+    assert all(step._chunks == {} for step in steps)
+
+
+def test_of_several_sends_between_two_ranks_edges_have_the_order() -> None:
+    """However the edges are listed; those from others than ranks have none."""
+    edges = [
+        EdgeSpec(number, peer, "worker", 0, 3)
+        for number, peer in ((8, "b"), (5, "a"), (2, "b"), (6, "stranger"))
+    ]
+    first, second, other = (Send(0, 1, chunk, chunk + 1) for chunk in range(3))
+    found = _sends_by_edge(
+        edges, {"a": 2, "b": 1}, [(1, first), (2, other), (1, second)]
+    )
+
+    assert found == {2: first, 5: other, 8: second}
 
 
 def test_what_is_too_short_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -41,3 +43,51 @@ def test_figures_of_a_host_count_from_the_barrier(
     assert use.loop_lag_mean == pytest.approx(0.4 / 3)
     assert use.loop_lag_max == pytest.approx(0.3)
     assert (use.disk, use.waited, use.blocks, use.host) == (0.5, 0.25, 3, {"busy": 1.0})
+
+
+class Times(NamedTuple):
+    """Seconds of a host's cores, as psutil has them on Linux."""
+
+    user: float
+    nice: float
+    system: float
+    idle: float
+    iowait: float
+    steal: float
+    guest: float
+    guest_nice: float
+
+
+def test_cores_are_busy_with_what_is_neither_idle_nor_stolen_nor_a_guest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seconds of guests are counted as those of users, too."""
+    times = Times(100.0, 20.0, 3.0, 400.0, 50.0, 6.0, 30.0, 7.0)
+    monkeypatch.setattr(host_metrics, "cpu_times", lambda: times)
+
+    assert host_metrics.host_cpu() == {"busy": 123.0, "idle": 450.0, "steal": 6.0}
+
+
+def test_a_process_counts_cpu_memory_and_blocks_of_both_directions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = SimpleNamespace(
+        ru_utime=2.0, ru_stime=0.5, ru_maxrss=300, ru_inblock=7, ru_oublock=40
+    )
+    monkeypatch.setattr(host_metrics.resource, "getrusage", lambda _: usage)
+
+    assert host_metrics.count_blocks() == 47
+    metrics = host_metrics.HostMetrics.__new__(host_metrics.HostMetrics)
+    assert metrics.usage() == (2.5, 300 * 1024)
+
+
+def test_waits_of_disks_are_seconds_of_some(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pressure = tmp_path / "io"
+    monkeypatch.setattr(host_metrics, "_WAITS_OF_DISKS", pressure)
+    assert host_metrics.seconds_of_disks() == 0.0
+
+    some = "some avg10=0.00 avg60=1.00 avg300=2.00 total=2500000"
+    pressure.write_text(f"{some}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n")
+    assert host_metrics.seconds_of_disks() == pytest.approx(2.5)

@@ -28,6 +28,7 @@ from emu.emulation.wire.messages import (
 )
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.problem.workloads import CHECKPOINT
 from emu_nodes import runtime, task_runner, timed
 from emu_nodes.line import Line
 from emu_nodes.program import Payload
@@ -205,6 +206,24 @@ async def test_an_input_is_held_back_for_its_latency_from_its_last_byte_on() -> 
     assert told.late >= 1.0 - 0.02 + 0.2 - 1e-9
 
 
+async def test_an_input_that_landed_long_ago_waits_for_nothing_more() -> None:
+    """It came 90 s of wall time before the order, and takes 3 emulated seconds."""
+    (own,) = SPEC.inputs
+    stage = Stage(time_scale=10.0, inputs=(replace(own, latency=3.0),))
+    awaited: list[float] = []
+
+    async def until(wall: float) -> None:
+        awaited.append(wall)
+
+    timer = cast("WallClockTimer", SimpleNamespace(until=until))
+    stage.runner._context = replace(stage.runner._context, timer=timer)
+    arrived = stage.clock.to_wall(-9.0)
+    stage.inbox.deliver(Delivery(3, 0, {"x": np.full(4, 21.0)}, arrived))
+    await stage.run(1, start=0.0)
+
+    assert awaited[-1] == pytest.approx(arrived + 30.0, abs=1e-6)
+
+
 async def test_a_latency_is_of_emulated_seconds() -> None:
     """An emulated second takes 10 on the wall: 0.02 take 0.2, and not 0.02."""
     (own,) = SPEC.inputs
@@ -224,6 +243,12 @@ async def test_missing_input_is_named() -> None:
     ):
         await stage.run(1, start=0.0)
     assert stage.runner.doing == "task w0, iteration 1"
+    # Counted as the whole job does, of which the first seven are done.
+    stage = Stage(patience=0.05)
+    stage.runner._context = replace(stage.runner._context, first=7)
+    with pytest.raises(DeadlineExceeded, match=r"for iteration 7 of p0"):
+        await stage.run(1, start=0.0)
+    assert stage.runner.doing == "task w0, iteration 8"
 
 
 async def test_program_that_forgets_an_edge_is_named() -> None:
@@ -284,6 +309,29 @@ async def test_a_state_is_kept_at_every_cut_but_where_a_run_begins(
         cut: [cut] for cut in cuts
     }
     assert all(kept[cut][cut]["x"] == cut for cut in cuts)
+
+
+async def test_a_copy_of_a_state_goes_to_who_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also that which a run begins with: who had it may be who died."""
+    checkpoint = edge_end(9, peer_kind=CHECKPOINT)
+    spec = replace(SPEC, every=2, times=None, outputs=(edge_end(7), checkpoint))
+    stage = Stage()
+    runner = TaskRunner(spec, Keeper(), replace(stage.runner._context, first=4))
+    seconds = iter([50.0, 50.25, 60.0, 60.5])
+    host = SimpleNamespace(monotonic=lambda: 1.0, thread_time=lambda: next(seconds))
+    monkeypatch.setattr(task_runner, "this_host", host)
+
+    at_cut = runner._compute(RunTask(5, 0, 0.0), {})
+    between = runner._compute(RunTask(5, 1, 0.0), {})
+    stage.timer.close()
+    stage.compute.shutdown()
+
+    assert at_cut.payloads[9]["x"].tolist() == [4]
+    assert between.payloads[9] == {}
+    assert (at_cut.states, between.states) == ({}, {})
+    assert (at_cut.cpu, between.cpu) == (0.25, 0.5)
 
 
 class Misses(Keeper):
@@ -397,6 +445,30 @@ async def test_holder_lets_many_wait_and_none_too_early() -> None:
     assert all(after >= seconds for seconds, after in woken)
 
 
+async def test_a_timer_rings_for_the_earliest_of_those_who_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever asks last; and then for the next of them."""
+    set_to: list[float] = []
+    now = 100.0
+    alarm = SimpleNamespace(set=set_to.append, close=lambda: None)
+    host = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(task_runner, "Alarm", lambda *_: alarm)
+    monkeypatch.setattr(task_runner, "this_host", host)
+    timer = WallClockTimer()
+
+    waits = [asyncio.ensure_future(timer.until(wall)) for wall in (107.0, 109.0, 103.0)]
+    await asyncio.sleep(0)
+    now = 104.0
+    timer._ring()
+    await asyncio.sleep(0)
+
+    assert set_to == [107.0, 107.0, 103.0, 107.0]
+    assert [wait.done() for wait in waits] == [False, False, True]
+    for wait in waits:
+        wait.cancel()
+
+
 def test_a_process_takes_the_clock_that_its_agent_has_put_on_the_board() -> None:
     with contextlib.closing(RateBoard.create(1)) as board:
         assert offset_now(board) == 0.0  # it reads the coordinator's own
@@ -405,6 +477,25 @@ def test_a_process_takes_the_clock_that_its_agent_has_put_on_the_board() -> None
 
         offset = offset_now(board)
         assert 3.0 <= offset <= 3.0 + 0.5 * (time.monotonic() - now)
+
+
+async def test_older_versions_are_given_back_and_the_newest_in_the_end() -> None:
+    released: list[int] = []
+
+    class Held(Delivery):
+        def release(self) -> None:
+            released.append(self.iteration)
+
+    async def arrival(edge: int, n: int) -> Delivery:
+        return Held(edge, n, {}, 0.0)
+
+    newest = NewestInputs(arrival)
+    for read in (2, 2, 3):
+        await newest.take([[7, read]])
+    assert released == [0, 1, 2]
+    newest.release()
+    newest.release()
+    assert released == [0, 1, 2, 3]
 
 
 async def test_versions_that_are_not_read_are_taken_all_the_same() -> None:

@@ -101,9 +101,15 @@ async def test_what_came_before_the_start_is_there() -> None:
         await stage.run(0)
         await stage.run(1)
         assert [end.iteration for end in stage.ends] == [0, 1]
+        # On top of what Python has received by itself.
+        server = stage.edges.server
+        server.frames = 5
+        server.header_bytes = 70
         stage.process.count()
-        assert stage.edges.inbox.statistics.waiting == 0
-        assert stage.edges.inbox.statistics.high_water == 1
+        counts = stage.edges.inbox.statistics
+        assert (counts.waiting, counts.high_water) == (0, 1)
+        assert (counts.waiting_bytes, counts.high_water_bytes) == (0, 4)
+        assert (server.frames, server.header_bytes) == (5, 70)
 
 
 async def test_what_comes_later_wakes_its_task() -> None:
