@@ -147,7 +147,7 @@ def test_a_chunk_that_never_came_is_noticed(
             take_in(self, *received)
 
     monkeypatch.setattr(Step, "_take_in", never)
-    with pytest.raises(NodeMisbehaved, match="rank 3 .* has a wrong chunk 0"):
+    with pytest.raises(NodeMisbehaved, match=r"rank 3 .* has a wrong chunk 0"):
         drive(job_with("broadcast", how, 4)[0])
 
 

@@ -89,6 +89,41 @@ def test_a_task_whose_end_is_known_is_due_then_and_a_gate_never() -> None:
     assert "task g0 runs" not in deadlines.story()
 
 
+def test_a_story_tells_of_tasks_and_flows_in_the_order_of_their_beginnings() -> None:
+    deadlines = Halfway().until(0)
+    desk = deadlines._desk
+    desk.task_start[0, 0] = 0.5
+    assert deadlines.story() == (
+        "task g1 runs iteration 0, due at 1.000 s; "
+        "task g0 runs iteration 0, due at 1.500 s"
+    )
+
+    deadlines = Halfway().until(2)
+    flows = deadlines._flows()
+    assert len(flows) > 1
+    deadlines._desk.activated[flows[0]] += 0.25
+    assert deadlines._flows() == [*flows[1:], flows[0]]
+
+
+def test_without_times_nothing_says_when_a_task_is_due() -> None:
+    story = Halfway(timed=False).until(0).story()
+    assert story == "task g0 runs iteration 0; task g1 runs iteration 0"
+
+
+def test_a_task_was_last_seen_at_the_latest_of_what_it_did() -> None:
+    """It ended its first iteration at 6 s, and received two flows: at 5 and 8 s."""
+    half = Halfway()
+    deadlines = half.until(0)
+    job = half.problem.job
+    reader = job.index("s1")
+    edge = next(e for e in job.in_edges(reader) if job.edge_names[e] == "g0->s1")
+    deadlines._desk.task_end[reader, 0] = 6.0
+    deadlines._desk.flow_end[edge] = [5.0, 8.0]
+
+    last = deadlines._sighting_of(reader)
+    assert last == "receiving g0->s1 of iteration 1 at 8.000 s"
+
+
 def test_task_without_a_profile_is_due_when_it_starts() -> None:
     deadlines = Halfway(timed=False).until(0)
     checked(deadlines, 0.1, 0.1 + PATIENCE)
@@ -157,13 +192,37 @@ def test_who_waits_for_a_later_iteration_is_named_with_that_one() -> None:
         take_in(half.run, *half.outlet.next_events())
 
     assert "awaited by w0 for its iteration 1" in half.deadlines.doing("p0")
+    # What the last iteration makes, nobody reads.
+    while "p0 in iteration 1" not in half.deadlines.doing("p0"):
+        take_in(half.run, *half.outlet.next_events())
+    assert half.deadlines.doing("p0") == "task p0 in iteration 1"
+
+
+def test_who_waits_between_two_iterations_has_not_done_its_last() -> None:
+    half = Halfway()
+    begin(half.run, half.problem)
+    activities = set()
+    while not half.run.finished:
+        activities |= {
+            half.deadlines.doing(task.name) for task in half.problem.job.tasks
+        }
+        take_in(half.run, *half.outlet.next_events())
+
+    assert any(text.endswith(" before iteration 1") for text in activities)
+    assert not any(text.endswith("last iteration 0") for text in activities)
 
 
 @pytest.mark.parametrize(
-    ("count", "named"),
-    [(2, "g0, g1"), (3, "g0, g1, s0"), (6, "g0, g1, s0 and 3 more")],
+    ("count", "named", "waiters"),
+    [
+        (2, "g0, g1", ", awaited by s0 for its iteration 0, s1 for its iteration 0"),
+        (3, "g0, g1, s0", ", awaited by s1 for its iteration 0"),
+        (6, "g0, g1, s0 and 3 more", ""),
+    ],
 )
-def test_of_a_process_with_many_tasks_some_are_named(count: int, named: str) -> None:
+def test_of_a_process_with_many_tasks_some_are_named(
+    count: int, named: str, waiters: str
+) -> None:
     """A server of Dorylus was killed in a line of 900 characters."""
     problem, realization = two_machine_example(2)
     names = {task.name: "server0" for task in problem.job.tasks[:count]}
@@ -179,6 +238,8 @@ def test_of_a_process_with_many_tasks_some_are_named(count: int, named: str) -> 
 
     assert deadlines.doing("server0").startswith(f"tasks {named}: task g0 before")
     begin(run, problem)
+    doing = deadlines.doing("server0")
+    assert doing.startswith(f"tasks {named}: task g0 in iteration 0{waiters}; task g1")
     checked(deadlines, 1.1)
     with pytest.raises(DeadlineExceeded, match="g0 in process server0 was last seen"):
         checked(deadlines, 1.2 + PATIENCE)
