@@ -74,7 +74,7 @@ def test_a_process_counts_cpu_memory_and_blocks_of_both_directions(
     usage = SimpleNamespace(
         ru_utime=2.0, ru_stime=0.5, ru_maxrss=300, ru_inblock=7, ru_oublock=40
     )
-    monkeypatch.setattr(host_metrics.resource, "getrusage", lambda _: usage)
+    monkeypatch.setattr("resource.getrusage", lambda _: usage)
 
     assert host_metrics.count_blocks() == 47
     metrics = host_metrics.HostMetrics.__new__(host_metrics.HostMetrics)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from emu.emulation.network.clock import ClockLine, RunClock
 from emu.emulation.network.inbox import Delivery, Inbox
@@ -483,6 +484,7 @@ async def test_older_versions_are_given_back_and_the_newest_in_the_end() -> None
     released: list[int] = []
 
     class Held(Delivery):
+        @override
         def release(self) -> None:
             released.append(self.iteration)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,3 +201,102 @@ def test_what_is_shorter_by_rounding_is_no_advice(
     monkeypatch.setattr(module, "best_placement", lambda *_, **__: found)
 
     assert len(task_moves(Change("", "", problem, run, "oes")).steps) == steps
+
+
+def on_machines(names: str, *slowness: dict[str, float]) -> tuple[Cluster, Job]:
+    """Return machines of 8 B/s, and a task each that is slower on some of them."""
+    machines = tuple(Machine(name, 8.0, 8.0) for name in names)
+    tasks = tuple(
+        Task(f"t{number}", "x", slowness=slow) for number, slow in enumerate(slowness)
+    )
+    return Cluster(machines), Job(tasks, (), 1)
+
+
+def stated(placement: tuple[int, ...], **more: Any) -> Any:
+    """Return a search that finds this placement, and orders no rings."""
+
+    def best(_: Problem, _reference: Realization) -> Placement:
+        return Placement(placement)
+
+    known = {"reorder_rings": lambda problem: problem, "content_of": " to ".join}
+    return SimpleNamespace(**{"best": best} | known | more)
+
+
+def test_what_moves_takes_the_time_of_its_new_machine() -> None:
+    """Three seconds on b are one on a; rings are put in order anew."""
+    cluster, job = on_machines("ab", {"a": 1.0, "b": 3.0})
+    problem = Problem(cluster, job, Placement((1,)))
+    run = Realization(np.full((1, 1), 3.0), np.zeros((0, 1)))
+
+    def reorder(moved: Problem) -> Problem:
+        return replace(moved, job=replace(moved.job, settings={"ring": "anew"}))
+
+    search = stated((0,), reorder_rings=reorder)
+    (step,) = task_moves(Change("", "", problem, run, "oes"), search).steps
+
+    assert (step.makespan, step.gain) == (1.0, 2.0)
+    assert step.problem.job.settings == {"ring": "anew"}
+
+
+def test_of_tasks_that_are_alike_those_stay_that_can() -> None:
+    """Two on b, which are slow there, and one of them on a: only the other moves."""
+    slow = {"a": 1.0, "b": 3.0, "c": 1.0}
+    cluster, job = on_machines("abc", slow, slow)
+    problem = Problem(cluster, job, Placement((0, 1)))
+    run = Realization(np.array([[1.0], [3.0]]), np.zeros((0, 1)))
+
+    moves = task_moves(Change("", "", problem, run, "oes"), stated((2, 0)))
+
+    assert (moves.count, moves.makespan) == (1, 1.0)
+
+
+def test_without_a_budget_all_moves_are_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each simulation takes of it, also that of the placement that was found."""
+    module = importlib.import_module("emu.prediction.analysis.task_moves")
+    monkeypatch.setattr(module, "MOST_TRIED", 1)
+
+    (step,) = task_moves(pairs(40.0), stated((0, 0, 2, 2))).steps
+    assert step.gain == 10.0
+
+
+def test_what_gains_by_rounding_alone_stays() -> None:
+    """The second task would be faster by a millionth, the first three times as fast."""
+    cluster, job = on_machines(
+        "abcd", {"a": 3.0}, {"a": 9.0, "b": 9.0, "c": 1.0 + 1e-6}
+    )
+    problem = Problem(cluster, job, Placement((0, 2)))
+    run = Realization(np.array([[3.0], [1.0 + 1e-6]]), np.zeros((0, 1)))
+
+    moves = task_moves(Change("", "", problem, run, "oes"), stated((1, 3)))
+
+    assert moves.count == 1
+    assert moves.makespan == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (99.5, "b's NIC no longer receives the x to y"),
+        (98.0, "b's NIC receives 98 % less of the x to y"),
+        (60.0, "b's NIC receives 60 % less of the x to y"),
+    ],
+)
+def test_the_relieved_link_is_told_by_how_much_less_it_has(
+    size: float, words: str
+) -> None:
+    """Of 100 B into b, from a and c, those from a stay within b."""
+    machines = tuple(
+        Machine(name, speed, 10 * speed)
+        for name, speed in zip("abc", (9.0, 8.0, 7.0), strict=True)
+    )
+    tasks = Task("s", "x"), Task("t", "x"), Task("r", "y")
+    job = Job(tasks, (Edge(0, 2), Edge(1, 2)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 2, 1)))
+    run = Realization(np.zeros((3, 1)), np.array([[size], [100.0 - size]]))
+
+    base = Change("", "", problem, run, "oes")
+    (step,) = task_moves(base, stated((1, 2, 1))).steps
+
+    assert step.why == words

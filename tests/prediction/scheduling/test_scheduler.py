@@ -15,6 +15,7 @@ from emu.prediction.scheduling import (
     RATE_POLICIES,
     Decisions,
     Scheduler,
+    compiled_problem,
     policy_named,
 )
 from emu.prediction.simulation import simulate
@@ -378,3 +379,26 @@ def test_four_rules_promise_theorem_1() -> None:
     # Every flow has its oes rate or more (Theorem 1's condition); "none" is max-min.
     kept = {name for name, policy in RATE_POLICIES.items() if policy.keeps_theorem}
     assert kept == {"oes", "maxmin", "none", "oes_cp"}
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ([0, 2, 2, 3], ""),
+        ([1, 2, 2, 3], "must begin at 0"),
+        ([0, 2, 3], "must begin at 0"),
+        ([0, 2, 2, 2], "end with its entries"),
+        ([0, 2, 2, 4], "end with its entries"),
+        ([0, 3, 2, 3], "must not decrease"),
+    ],
+)
+def test_lists_of_owners_hold_all_entries_one_owner_after_the_other(
+    start: list[int], words: str
+) -> None:
+    """Of three owners, who have three entries in all."""
+    entries = np.zeros(3)
+    if not words:
+        compiled_problem._check_starts("x", np.array(start), 3, entries)
+        return
+    with pytest.raises(ValueError, match=f"x .*{words}"):
+        compiled_problem._check_starts("x", np.array(start), 3, entries)
