@@ -121,6 +121,17 @@ def test_a_drawn_graph_comes_back(
     } == wanted
 
 
+@pytest.mark.parametrize("kind", ["u1", "u2", "u4", "u8", "i1", "i8"])
+def test_edges_may_be_of_any_whole_numbers(kind: str, tmp_path: Path) -> None:
+    """Where nothing states the vertices, the highest end of an edge is the last one."""
+    edges = np.array([[0, 3, 1], [1, 2, 6]], kind)
+    np.savez(tmp_path / "g.npz", edge_index=edges)
+
+    facts = import_graph(tmp_path / "g.npz", kind, feature_length=2, classes=2).facts
+
+    assert (facts["vertices"], facts["edges"]) == (7, 6)
+
+
 X, Y, ENDS = np.ones((9, 2)), np.arange(9) % 3, np.array([[0, 1], [1, 8]])
 WHOLE: dict[str, Any] = {"edge_index": ENDS, "x": X, "y": Y}
 

@@ -107,7 +107,12 @@ def test_what_edges_carry_is_left_out_and_said_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("{}", "holds no part-0"), ("[1]", "holds no part-0"), ("{", "own.json: ")],
+    [
+        ("{}", "holds no part-0"),
+        ("[1]", "holds no part-0"),
+        ("{", "own.json: "),
+        ('{"part-0": {}}', "own.json: states no num_parts"),
+    ],
 )
 def test_another_json_file_is_an_error(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "own.json").write_text(text)

@@ -219,6 +219,8 @@ BROKEN = [
      'is not YAML: "makespan" is there twice, in line 18 as well'),
     (GOOD, "{g0: a, s0: b}", "{g0: a, s0: b", 16, "", "is not YAML: "),
     (GOOD, "cluster:", "1: 2\ncluster:", 0, "", "found the key 1, keys are text"),
+    (DGTP, "[5, 10]", "[all]", 7, "job.fanouts",
+     "found all in a list, write numbers, or all alone"),
     (DGTP, "[5, 10]", "[5, 10, 15]", 7, "job.fanouts",
      "found 3 for a model of 2 layers, write one per layer"),
     (DGTP, "batch_size: 64", "batch_size: 65", 8, "job.batch_size",

@@ -286,7 +286,7 @@ class _Content:
 
     def expect(self, mark: int, content: str) -> None:
         if self.number() != mark:
-            raise ValueError(f"no {content} where they should begin")
+            raise ValueError(f"{content} should begin where something else stands")
 
     def entries(self) -> range:
         count = self.number()
@@ -428,6 +428,9 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
         content = read_json(description)
         if "part-0" not in content:
             problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
+            raise DataError(problem, path=description)
+        if not isinstance(content.get("num_parts"), int):
+            problem = "states no num_parts, how many parts there are"
             raise DataError(problem, path=description)
         numbers = range(content["num_parts"])
         parts = [_Part(description, content, number) for number in numbers]

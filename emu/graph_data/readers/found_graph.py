@@ -174,9 +174,13 @@ class FoundGraph:
     @property
     def highest(self) -> int:
         """Highest vertex of an edge, -1 without any."""
-        highest_source = self.sources.max(initial=-1)
-        highest_destination = self.destinations.max(initial=-1)
-        return int(max(highest_source, highest_destination))
+        return max(highest_id(self.sources), highest_id(self.destinations))
+
+
+def highest_id(ends: Array) -> int:
+    """Return the highest of some ends of edges, -1 of none."""
+    # Not by `initial`: unsigned numbers have no -1.
+    return int(ends.max()) if ends.size else -1
 
 
 def check_size(vertices: int, length: int, origin: str) -> None:

@@ -13,7 +13,12 @@ from emu.errors import DataError
 from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.class_numbers import class_numbers
-from emu.graph_data.readers.found_graph import Arrays, FeatureRows, FoundGraph
+from emu.graph_data.readers.found_graph import (
+    Arrays,
+    FeatureRows,
+    FoundGraph,
+    highest_id,
+)
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
@@ -258,8 +263,7 @@ def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
         kinds = (source, target)
         for kind, row in zip(kinds, ends, strict=True):
             if kind == name:
-                row_highest = int(row.max(initial=-1))
-                highest = max(highest, row_highest)
+                highest = max(highest, highest_id(row))
     return highest + 1
 
 

@@ -397,6 +397,8 @@ def word_or_list(word: str, schema: Schema) -> tuple[Any, ...]:
             return ()
         if found in ([], ()):
             raise ValueError(f"found an empty list, write numbers, or {word}")
+        if isinstance(found, list) and word in found:
+            raise ValueError(f"found {word} in a list, write numbers, or {word} alone")
         if isinstance(found, str):
             raise ValueError(f"found {found!r}, write a list or {word}")  # noqa: TRY004 - pydantic collects ValueErrors
         return found
