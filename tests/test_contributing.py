@@ -61,7 +61,7 @@ def test_a_rate_rule_takes_four_files(tree: Path) -> None:
     files = apply_diffs(WALKS / "rate_rule.md", tree)
 
     assert len(files) == 4
-    build_core(tree)
+    build_core(tree, plain=True)
     assert walk(WALKS / "rate_rule.md", tree, apart=True) == set()
 
 

@@ -28,6 +28,7 @@ from emu.cli import app
 from emu.cli.app import COMMANDS
 from emu.lab.machines.lab import missing_needs
 from tests.leftovers import Leftovers
+from tests.several_commands import Elsewhere
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -78,38 +79,27 @@ def pattern(shown: str) -> re.Pattern[str]:
     return re.compile("".join(lines))
 
 
-def printed(command: Command, folder: Path, *, apart: bool = False) -> str:
+def printed(command: Command, folder: Path, elsewhere: Elsewhere | None = None) -> str:
     """Run a command as a reader would; return what came to the terminal.
 
-    One of emu runs in this process, where torch is imported once for all, unless it
-    needs the shell or is to be ``apart``, as of another tree.
+    One of emu runs in this process, where torch is imported once for all, or
+    ``elsewhere``, as one of another tree has to.
     """
-    cache = folder / ".cache"
-    home = {
-        "XDG_CACHE_HOME": str(cache),
-        "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
-    }
     program, *words = shlex.split(command.line)
-    if program == "emu" and not apart and "*" not in command.line:
+    if program != "emu":
+        code, output = _run_in_shell(command.line, folder)
+    elif elsewhere is not None:
+        code, _, _, output = elsewhere.carry_out(_spell_out(words, folder))
+    else:
         with contextlib.chdir(folder):
-            result = CliRunner().invoke(app, words, env=home)
+            result = CliRunner().invoke(
+                app, _spell_out(words, folder), env=_caches_of(folder)
+            )
         if result.exception is not None and not isinstance(
             result.exception, SystemExit
         ):
             raise result.exception
         code, output = result.exit_code, result.output
-    else:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            ["/bin/sh", "-c", command.line],
-            cwd=folder,
-            env={**os.environ, **home, "PATH": path},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        code, output = done.returncode, done.stdout
     # What only a busy host prints.
     alive = re.compile(r"compiling once|emu [a-z]+: at work for ")
     lines = (line.rstrip() for line in output.splitlines())
@@ -118,28 +108,75 @@ def printed(command: Command, folder: Path, *, apart: bool = False) -> str:
     return text
 
 
+def _spell_out(words: list[str], folder: Path) -> list[str]:
+    """Return words with the files for which some stand, as the shell would."""
+    spelled = []
+    for word in words:
+        paths = folder.glob(word) if "*" in word else ()
+        files = sorted(str(path.relative_to(folder)) for path in paths)
+        spelled += files or [word]
+    return spelled
+
+
+def _caches_of(folder: Path) -> dict[str, str]:
+    """Return the environment by which caches lie in a folder."""
+    cache = folder / ".cache"
+    return {
+        "XDG_CACHE_HOME": str(cache),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
+    }
+
+
+def _run_in_shell(line: str, folder: Path) -> tuple[int, str]:
+    """Return the exit status of a line of a shell, and what it printed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, **_caches_of(folder), "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
 def walk(guide: Path, folder: Path, *, apart: bool = False) -> set[str]:
     """Run the blocks of a guide; return what those that were left out need.
+
+    ``apart``: commands of emu run in a process that is new behind each file.
 
     Raises pytest.fail.Exception when a command prints something else than the guide
     shows.
     """
     left_out: set[str] = set()
-    for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):
-        if language != "console":
-            if words:
-                (folder / words).write_text(text, encoding="utf-8")
-            continue
-        missing = {NEEDS[word]() for word in words.split() if word in NEEDS} - {""}
-        left_out |= missing
-        if missing:
-            continue
-        for command in commands(text, *words.split()):
-            found = printed(command, folder, apart=apart)
-            if not pattern(command.shown).fullmatch(found):
-                both = f"{found}\n{guide.name} shows\n{command.shown}"
-                pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
+    with contextlib.ExitStack() as stack:
+        elsewhere: Elsewhere | None = None
+        for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):
+            if language != "console":
+                if words:
+                    (folder / words).write_text(text, encoding="utf-8")
+                    stack.close()
+                    elsewhere = None
+                continue
+            missing = {NEEDS[word]() for word in words.split() if word in NEEDS} - {""}
+            left_out |= missing
+            if missing:
+                continue
+            if apart and elsewhere is None:
+                environment = os.environ | _caches_of(folder)
+                elsewhere = stack.enter_context(Elsewhere(folder, environment))
+            for command in commands(text, *words.split()):
+                compare(command, printed(command, folder, elsewhere), guide.name)
     return left_out
+
+
+def compare(command: Command, found: str, name: str) -> None:
+    """Fail where a command of a guide of some name printed what it does not show."""
+    if not pattern(command.shown).fullmatch(found):
+        both = f"{found}\n{name} shows\n{command.shown}"
+        pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
 
 
 @pytest.fixture(scope="module", autouse=True)

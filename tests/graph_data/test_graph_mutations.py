@@ -27,6 +27,7 @@ def test_no_change_goes_unnoticed(
     assert not outcome.startswith("wrong"), f"{change}: {outcome}"
 
 
+@pytest.mark.usefixtures("read_here")
 def test_drawn_files_are_read_and_refused(tmp_path: Path) -> None:
     """Both happen often enough that the test above can fail."""
     outcomes = [judge(seed, tmp_path)[1] for seed in range(40)]

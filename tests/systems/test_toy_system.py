@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.several_commands import carry_out
+from tests.several_commands import Elsewhere, carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,12 +94,18 @@ def test_every_command_takes_a_system_of_ones_own(
     print_several(["audit", str(run)], ["report", str(run)])
 
 
-def test_its_guard_finds_what_its_program_does_wrong(emu: Emu, tmp_path: Path) -> None:
-    emu("run", "echo.yaml", "--set", "job.echo=500 kB", "--runs", "runs")
-    (run,) = (tmp_path / "runs").iterdir()
+def test_its_guard_finds_what_its_program_does_wrong(
+    installed: Environment, tmp_path: Path
+) -> None:
+    with Elsewhere(tmp_path, installed) as elsewhere:
+        short = ["--set", "job.echo=500 kB", "--runs", "runs"]
+        assert elsewhere.carry_out(["run", "echo.yaml", *short]).code == 0
+        (run,) = (tmp_path / "runs").iterdir()
+        audited = elsewhere.carry_out(["audit", str(run)])
     verdict = json.loads((run / "result.json").read_text())["verdict"]
     assert "short echoes" in {finding["guard"] for finding in verdict["guards"]}
-    assert "short echoes" in emu("audit", str(run), code=6)
+    assert audited.code == 6
+    assert "short echoes" in audited.output
 
 
 def test_a_wrong_key_names_what_the_system_knows(emu: Emu) -> None:
@@ -122,10 +128,15 @@ def change(toy: Path, old: str, new: str) -> None:
     section.write_text(text.replace(old, new))
 
 
-def test_a_section_that_fails_to_import_names_its_package(emu: Emu, toy: Path) -> None:
+def test_a_section_that_fails_to_import_names_its_package(
+    installed: Environment, toy: Path, tmp_path: Path
+) -> None:
     change(toy, "import numpy as np", "import numpy_that_is_not_there as np")
-    emu("simulate", "golden")  # which imports no section but its own
-    (line,) = emu("simulate", "echo.yaml", code=1).splitlines()
+    commands = ["simulate", "golden"], ["simulate", "echo.yaml"]
+    golden, echo = carry_out(*commands, folder=tmp_path, environment=installed)
+    assert golden.code == 0  # it imports no section but its own
+    assert echo.code == 1
+    (line,) = echo.output.splitlines()
     assert "echo = emu_echo:ECHO" in line
     assert "which emu_echo brings" in line
     assert "numpy_that_is_not_there" in line
