@@ -14,6 +14,7 @@ from emu.emulation.network.clock import (
     MOST_DRIFT,
     Alarm,
     ClockLine,
+    PauseAwareClock,
     PeerClock,
     RunClock,
     SilenceWatch,
@@ -236,6 +237,15 @@ def test_pause_of_our_own_does_not_count(pause: float, before: int) -> None:
     assert watch.stood_still() == 0.0
 
 
+def test_word_of_the_peer_after_a_pause_begins_anew() -> None:
+    """We stood still from 0.5 s on for 99.5 s, and it spoke at 100.6 s."""
+    watch = SilenceWatch(2.0, 0.0)
+    looks(watch, 0.5, 100.5)
+    watch.on_message(100.6)
+
+    assert looks(watch, 101.0, 101.5, 102.0, 102.5, 103.0) == [False] * 4 + [True]
+
+
 def test_pauses_do_not_hide_a_peer_that_is_gone() -> None:
     watch, now, seen = SilenceWatch(2.0, 0.0), 0.0, 0
     while not watch.look(now):
@@ -251,3 +261,43 @@ def test_message_says_how_long_and_how_long_we_stood_still() -> None:
 
     assert asyncio.run(watch.silence()).startswith("has been silent for 0 s")
     assert "stood still apart" in asyncio.run(watch.silence())
+
+
+def test_the_surest_of_some_readings_counts_and_what_is_old_gets_unsure() -> None:
+    """Of one moment the second; and a thousand seconds later one of then."""
+    clock = PeerClock()
+    for uncertainty, offset in ((0.5, 1.0), (0.001, 2.0), (0.2, 3.0)):
+        reading = ClockLine(0.0, offset, 0.0, uncertainty)
+        clock.note([reading, ClockLine(0.0, 9.0, 0.0, 0.9)])
+    first = clock.line(0.0)
+    assert first is not None
+    assert first.offset == 2.0
+
+    clock = PeerClock()
+    unsure = ClockLine(0.0, 7.0, 0.0, 0.8)
+    clock.note([unsure, ClockLine(0.0, 2.0, 0.0, 0.001)])
+    clock.note([ClockLine(1000.0, 2.25, 0.0, 0.25)])
+    later = clock.line(1000.0)
+    assert later is not None
+    assert later.offset == 2.25
+
+
+def test_a_clock_that_drifts_is_ahead_by_more_as_time_passes() -> None:
+    """By 10 ms in 100 s: 100 s after the last reading by 20 ms."""
+    clock = PeerClock()
+    clock.note([ClockLine(0.0, 0.0, 0.0, 1e-6)])
+    clock.note([ClockLine(100.0, 0.01, 0.0, 1e-6)])
+    line = clock.line(200.0)
+
+    assert line is not None
+    assert line.drift == pytest.approx(1e-4)
+    assert line.offset == pytest.approx(0.02)
+
+
+def test_a_reading_that_is_late_by_less_than_its_time_is_no_pause() -> None:
+    """Of readings every second, half a second late, and then three."""
+    clock = PauseAwareClock(1.0, 0.0)
+
+    assert clock.read(1.5) == 1.5
+    assert clock.read(5.5) == 5.5 - 3.0
+    assert clock.read(9.5) == 9.5 - 6.0

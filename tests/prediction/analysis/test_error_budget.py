@@ -86,6 +86,20 @@ def test_a_flow_waits_for_its_first_bytes_on_kernel_nics() -> None:
     )
 
 
+def test_first_bytes_that_came_before_their_flow_took_no_time() -> None:
+    """By a clock that is off."""
+    problem, realization = two_machine_example(3)
+    more = Realization(realization.times, realization.volumes * 1.5)
+    kernel = dataclasses.replace(simulate(problem, more), rates=None)
+    first = {
+        (int(e), int(n)): kernel.flow_start[e, n] - 0.25 for e, n in kernel.flows()
+    }
+
+    budget = error_budget(kernel, simulate(problem, realization), {}, first=first)
+
+    assert budget[DelayCause.FIRST_BYTES] == 0.0
+
+
 def test_what_is_between_the_parts_is_control_latency() -> None:
     schedule = _simulated()
     last = int(schedule.task_end[:, -1].argmax())
@@ -98,6 +112,9 @@ def test_what_is_between_the_parts_is_control_latency() -> None:
 
     assert budget["control latency"] == pytest.approx(0.25)
     assert sum(map(abs, budget.values())) == pytest.approx(0.25)
+    # No machine has drifted for it.
+    drifts = drift_of_machines(later, schedule)
+    assert [*drifts.values()] == pytest.approx([0.0] * len(drifts))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,53 @@ def test_a_queue_of_20_ms_by_hand() -> None:
     assert "2 of 2 flows begin where a queue fills (into sink most)" in found.sentence()
 
 
+def test_a_queue_lasts_for_wall_seconds_of_its_rate() -> None:
+    """Of 200 kB it keeps the 100 kB of one sender; at a quarter of the rate 50 kB."""
+    many = incast(2, 1e5, sink=1e7, out=1e7)
+
+    assert forecast(*many).at_risk == 0
+    assert forecast(*many, time_scale=4.0).at_risk == 2
+
+
+@pytest.mark.parametrize(("size", "at_risk"), [(5e3, 0), (1.3e4, 2)])
+def test_a_queue_holds_eight_packets_however_slow_its_link(
+    size: float, at_risk: int
+) -> None:
+    assert forecast(*incast(2, size, sink=1e5, out=1e5)).at_risk == at_risk
+
+
+def test_flows_that_have_ended_fill_no_queue_any_more() -> None:
+    """Two begin together, and a third one long after both."""
+    problem, run = incast(3, 1e5)
+    times = run.times.copy()
+    times[2] = 10.0
+
+    assert forecast(problem, replace(run, times=times)).at_risk == 2
+
+
+def test_ports_are_named_by_how_many_flows_they_hold_up() -> None:
+    """Two begin together into a, and three into b."""
+    machines = tuple(Machine(f"m{m}", 1e6, 1e6) for m in range(5))
+    sinks = Machine("a", 1e6, 1e6), Machine("b", 1e6, 1e6)
+    tasks = tuple(Task(f"t{t}", "task") for t in range(7))
+    edges = tuple(Edge(m, 5 if m < 2 else 6) for m in range(5))
+    problem = Problem(
+        Cluster((*machines, *sinks)), Job(tasks, edges, 1), Placement(tuple(range(7)))
+    )
+    run = Realization(np.zeros((7, 1)), np.full((5, 1), 1e5))
+
+    found = forecast(problem, run)
+
+    assert (found.at_risk, found.links) == (5, ("b in", "a in"))
+
+
+@pytest.mark.parametrize(("older_first", "holds"), [(-0.03, False), (-0.01, True)])
+def test_what_older_connections_take_off_is_a_doubt_as_well(
+    older_first: float, *, holds: bool
+) -> None:
+    assert FullQueues(9, 0, (), 0.0, older_first).holds is holds
+
+
 def test_one_sender_no_faster_than_the_sink_fills_nothing() -> None:
     found = forecast(*incast(1, 1e7))
 

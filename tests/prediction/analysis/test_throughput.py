@@ -18,6 +18,7 @@ from emu.prediction.analysis.throughput import (
     job_times,
     machine_cost,
     pace,
+    pipeline_depth,
     schedule_cost,
     seeds_per_iteration,
     speed_of,
@@ -194,6 +195,28 @@ def test_a_job_of_several_has_the_iterations_of_its_longest_task() -> None:
     assert (found.end, found.alone, found.slowdown) == (6.0, 6.0, 1.0)
     assert (other.end, other.alone) == (20.0, 20.0)
     assert (found.samples_per_second, other.samples_per_second) == (10 / 2, 10 / 4)
+
+
+def test_jobs_are_alone_under_the_rule_that_they_share_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules: list[str] = []
+
+    def alone(_: Problem, _run: Realization, policy: str) -> float:
+        rules.append(policy)
+        return 2.0
+
+    monkeypatch.setattr("emu.prediction.analysis.throughput.makespan", alone)
+    tasks = Task("a/w", "x"), Task("b/w", "x", behind=2)
+    job = Job(tasks, (), 5, settings={"jobs": {"a": {}, "b": {}}})
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+    run = Realization(np.ones((2, 5)), np.empty((0, 5)))
+    job_times(simulate(problem, run), run, "fifo", lambda _: None)
+
+    assert rules == ["fifo", "fifo"]
+    # Of several jobs each has its own pipeline: together they have none.
+    assert pipeline_depth(job) == 0
+    assert pipeline_depth(replace(job, settings={})) == 2
 
 
 def test_a_job_without_batches_has_no_samples() -> None:
@@ -391,13 +414,17 @@ def test_machines_are_paid_for_all_attempts_and_of_gates_as_servers() -> None:
         schedule,
         {"m0": 3600.0, "m1": 36.0},
         Prices(),
-        functions=np.empty(0),
-        lost=np.empty(0),
+        functions=np.array([0.05, 0.25]),
+        lost=np.array([0.15]),
         parameter_kinds={"server"},
     )
 
     assert cost.seconds == 8.0
     assert (cost.servers, cost.parameter_servers) == pytest.approx((0.08, 8.0))
+    # Those without an answer are paid for, too: 0.1 and 0.3 s, and 0.2 s in vain.
+    assert cost.lost == pytest.approx(2e-7 + 0.2 * 0.01125 / 3600)
+    assert cost.lambdas == pytest.approx(3 * 2e-7 + 0.6 * 0.01125 / 3600)
+    assert cost.total == pytest.approx(8.08 + cost.lambdas)
 
 
 def test_a_launch_is_not_paid() -> None:

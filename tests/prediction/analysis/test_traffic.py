@@ -145,6 +145,37 @@ def test_a_long_connection_meets_all_that_come_and_go_beside_it() -> None:
     assert meetings(rows, lambda *_: 0) == [(1, 2), (1, 3)]
 
 
+def test_connections_from_unlike_machines_meet_at_their_destination() -> None:
+    """Ports 1 and 2 while both go; port 3 begins as the other two have ended."""
+    spans = [(1, 0, 0.0, 3.0), (2, 2, 2.0, 3.0), (3, 4, 3.0, 5.0)]
+    rows = np.zeros(6, PACKET)
+    rows["destination"] = 1
+    rows["destination_port"] = 80
+    rows["source_port"] = np.repeat([port for port, *_ in spans], 2)
+    rows["source"] = np.repeat([source for _, source, *_ in spans], 2)
+    rows["time"] = np.ravel([span[2:] for span in spans])
+    rows.sort(order="time")
+
+    assert meetings(rows, lambda *_: 0) == [(1, 2)]
+    rows["destination"][rows["source_port"] == 2] = 3
+    assert meetings(rows, lambda *_: 0) == []
+
+
+def test_what_comes_after_all_bins_counts_in_the_last() -> None:
+    rows = packets([(99_000, (0, 1), False, 500)])
+    used = nic_use(rows, np.full((2, 2, 4), 100.0), 8.0)
+
+    # Each bin lasts for 2 s, in which a NIC could carry 200 B.
+    assert used[0, 0].tolist() == used[1, 1].tolist() == [0.0, 0.0, 0.0, 2.5]
+    assert used.sum() == 5.0
+
+
+@pytest.mark.parametrize(("later", "count"), [(500, 1), (501, 2)])
+def test_a_silence_is_longer_than_stated(later: int, count: int) -> None:
+    rows = packets([(0, (0, 1), False, 7), (later, (0, 1), False, 9)])
+    assert len(messages(rows, 0.5)) == count
+
+
 def test_a_matrix_has_names() -> None:
     named = name_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
 
