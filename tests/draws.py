@@ -23,14 +23,18 @@ _SETTINGS = "_hypothesis_internal_use_settings"
 T = TypeVar("T")
 
 
-def count(most: int, few: int = FEW) -> int:
-    """Return how many of so many draws are tried."""
-    return max(min(most, few), -(-most // SHARE))
+def count(most: int, few: int = FEW, *, dear: bool = False) -> int:
+    """Return how many of so many draws are tried.
+
+    ``dear``: each takes a second of CPU; half as many are tried, of all still all.
+    """
+    share = 2 * SHARE if dear and SHARE > 1 else SHARE
+    return max(min(most, few), -(-most // share))
 
 
-def some(draws: Sequence[T], few: int = FEW) -> Sequence[T]:
+def some(draws: Sequence[T], few: int = FEW, *, dear: bool = False) -> Sequence[T]:
     """Return the draws that are tried of these, where there are so few all."""
-    return draws[: count(len(draws), few)]
+    return draws[: count(len(draws), few, dear=dear)]
 
 
 def grid(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:

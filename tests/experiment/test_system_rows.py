@@ -6,8 +6,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from io import StringIO
 from pathlib import Path
@@ -33,6 +31,7 @@ from emu.scenario import load, prepare
 from emu.systems.setup import GHOSTS
 from emu.systems.system import list_transfers, parameter_bytes
 from tests.experiment.test_target import FILE, scenario_of
+from tests.warm_commands import WarmCommands
 
 TO = ["--to", "accuracy=0.4", "--within", "20"]
 
@@ -263,13 +262,14 @@ def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_comparison_goes_on_with_what_is_trained(tmp_path: Path) -> None:
+def test_a_killed_comparison_goes_on_with_what_is_trained(
+    tmp_path: Path, warm_commands: WarmCommands
+) -> None:
     file = tmp_path / "to.json"
     file.write_text(json.dumps(FILE))
-    command = [sys.executable, "-m", "emu", "compare", str(file), *TO, "--json", "-"]
+    command = ["compare", str(file), *TO, "--json", "-"]
     command += ["--systems", "dgcl,data_parallel,p3.A", "--keep-lr"]
     own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    how: Any = {"env": own, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 
     def trained() -> dict[str, int]:
         # Not by rglob, which fails on what is renamed meanwhile.
@@ -278,13 +278,14 @@ def test_a_killed_comparison_goes_on_with_what_is_trained(tmp_path: Path) -> Non
         folders = [one for one in folders if one.parent.name.endswith("-accuracy")]
         return {str(one): one.stat().st_mtime_ns for one in folders}
 
-    with subprocess.Popen(command, **how) as cut:
-        while not (before := trained()) and cut.poll() is None:
-            time.sleep(0.02)
-        os.kill(cut.pid, signal.SIGKILL)
-        cut.communicate()
-    assert before
-    rows = json.loads(subprocess.run(command, check=True, **how).stdout)
+    cut = warm_commands.start(*command, env=own)
+    while not (before := trained()) and cut.poll() is None:
+        time.sleep(0.02)
+    cut.kill()
+    assert cut.wait_here() == -signal.SIGKILL
+    done = warm_commands.run(*command, cwd=tmp_path, env=own)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
     after = trained()
     assert len(after) > len(before)
     assert {name: after[name] for name in before} == before

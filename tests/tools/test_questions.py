@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import draws
 from tools.studies import questions
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(72))
-def test_commands_give_one_number(seed: int) -> None:
-    (outcome,) = questions.ask(seed)
+@pytest.mark.parametrize("number", draws.some(range(72), dear=True))
+def test_commands_give_one_number(number: int) -> None:
+    (outcome,) = questions.ask(number)
 
     assert outcome.apart == 0, outcome.first
     assert outcome.confirmed == outcome.crossings

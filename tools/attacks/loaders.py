@@ -80,8 +80,11 @@ class Loader:
         return "read"
 
 
-def loaders(folder: Path) -> dict[str, Loader]:
-    """Return every loader with files that it reads, written into ``folder``."""
+def loaders(folder: Path, *only: str) -> dict[str, Loader]:
+    """Return every loader with files that it reads, written into ``folder``.
+
+    ``only``: the names of those that are wanted, where not all are.
+    """
     kinds: dict[str, Callable[[Path], object]] = {
         "npz": lambda path: npz_source(path, seed=0).load(),
         "profile": lambda path: read_profile(path).profile(
@@ -106,7 +109,8 @@ def loaders(folder: Path) -> dict[str, Loader]:
             *(sorted(path.parent.glob("rank*")) or [path])
         ),
     }
-    return _with_files(folder, kinds)
+    wanted = {name: kinds[name] for name in only or kinds}
+    return _with_files(folder, wanted)
 
 
 def _with_files(

@@ -188,13 +188,13 @@ def many_flows(
 ) -> tuple[Problem, Realization]:
     """Return up to 40 flows over few ports, many alike: ties decide their order.
 
-    Each goes to a task of its own, or all to so many. ``many_machines``: 200 flows over
+    Each goes to a task of its own, or all to so many. ``many_machines``: 120 flows over
     more ports than any word has bits.
     """
     rng = np.random.default_rng(seed)
     machines, flows = int(rng.integers(2, 7)), int(rng.integers(5, 41))
     if many_machines:
-        machines, flows = 70, 200
+        machines, flows = 70, 120
     near = rng.choice([1.0, 2.0, 5.0], (machines, 2)).tolist()
     cluster = Cluster(tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(near)))
     count = flows + (receivers or flows)
