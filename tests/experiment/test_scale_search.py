@@ -73,6 +73,15 @@ def test_what_saves_less_than_it_costs_is_not_tried() -> None:
     assert len(found(SEARCH, 0.1, 1.0, cost=20.0)) > 1
 
 
+@pytest.mark.parametrize(("cost", "scale"), [(99.0, 2.0), (101.0, None)])
+def test_what_the_last_trial_cost_decides_whether_the_next_one_pays(
+    cost: float, scale: float | None
+) -> None:
+    """Half of scale 4 saves 200 s of wall time; the first trial cost far more."""
+    trials = [on_a_host(8.0, 0.1, cost=900.0), on_a_host(4.0, 0.1, cost=cost)]
+    assert SEARCH.next(trials) == scale
+
+
 def test_an_aim_that_is_far_off_is_left_in_larger_steps() -> None:
     near, far = on_a_host(1.0, 1.5), on_a_host(1.0, 15.0)
 

@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from emu.errors import DataError
 from emu.graph_data.imported import import_graph
 from emu.graph_data.raw_graph import RawGraph
-from emu.graph_data.readers.array_files import read_npy, read_npz, read_torch
+from emu.graph_data.readers.array_files import (
+    _cut_values,
+    read_npy,
+    read_npz,
+    read_torch,
+)
 from emu.graph_data.readers.split_arrays import SPLIT, Choices, split_part
 from tests.graph_data.imports import imported, neighbours
 
@@ -317,3 +322,25 @@ def test_an_npy_file_that_is_no_graph(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="it needs two ends per edge"):
         read_npy(tmp_path / "x.npy")
+
+
+def test_each_value_of_a_graph_of_several_is_cut_by_its_own_bounds() -> None:
+    """The second has 3 of 5 vertices and 2 of 6 edges; what has no bounds is of all."""
+    ends = np.arange(12).reshape(2, 6)
+    values = {
+        "x": np.arange(5),
+        "edge_index": ends,
+        "num_nodes": 5,
+        "_num_nodes": [2, 3],
+        "paper": {"y": np.arange(10, 15), "name": "all"},
+        "about": {"version": 7},
+    }
+    bounds = {"x": [0, 2, 5], "edge_index": [0, 4, 6], "paper": {"y": [0, 2, 5]}}
+    graph = _cut_values(values, bounds, 1)
+
+    assert graph["x"].tolist() == [2, 3, 4]
+    assert graph["edge_index"].tolist() == ends[:, 4:].tolist()
+    assert graph["num_nodes"] == 3
+    assert graph["paper"]["y"].tolist() == [12, 13, 14]
+    assert graph["paper"]["name"] == "all"
+    assert graph["about"] == {"version": 7}

@@ -231,6 +231,8 @@ LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
         ("huge", CLUSTER.format("").replace("0-1,7", "0-2000000000"),
          "has 2,000,000,001 machines, 1 to 400 are read"),
         ("rate", platform(HOSTS + LINKS.replace("80M", "-8M")), "for a bandwidth"),
+        ("WIFI", platform(HOSTS + LINKS.replace("FATPIPE", "WIFI")),
+         "link lo is WIFI, whose stations share it by their rates"),
         ("cut", platform(HOSTS)[:-20], "is damaged"),
         ("fabric.json", json.dumps(FABRIC | {"edges": []}), "are not joined"),
         ("fabric.json", json.dumps(FABRIC | {"links": []}), "link 'wire', which"),

@@ -262,6 +262,17 @@ def test_reducers_of_one_port_get_together_what_each_is_to_get(tmp_path: Path) -
     assert processes["c7.r1"] == "port2"
 
 
+def test_what_a_format_has_no_use_for_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.txt"
+    file.write_text(TRACE)
+    with pytest.raises(DataError, match="2 files are given: name one"):
+        read_workload(file, file)
+    for option in ("copies", "in_order", "time_scale"):
+        words = f"--{option.replace('_', '-')} is for another format"
+        with pytest.raises(DataError, match=words):
+            read_workload(file, **{option: 2})  # type: ignore[arg-type]
+
+
 def broken_trace(**change: Any) -> list[list[Node]]:
     ranks: list[list[Node]] = json.loads(json.dumps(PAIR))
     ranks[0][1] |= change
@@ -328,6 +339,9 @@ def test_a_trace_that_cannot_be(
         ("w.json", json.dumps(WORKFLOW).replace("2.5", "-2.5").encode(), "-2.5 s"),
         ("w.json", json.dumps(WORKFLOW).replace('["y"]', '["z"]').encode(), "'z'"),
         ("w.json", b'{"schemaVersion": "1.5", "workflow": {}}', "no 'tasks'"),
+        ("w.json", json.dumps(WORKFLOW).replace('["a/1"]', '["use"]').encode(),
+         "names 'use', which several tasks are called"),
+        ("t.txt", b"3 1\n7 0 0 1 2:2\n", "line 2 has no mappers or no reducers"),
         ("t.bin", b"\x00" * 99, "is no trace of torch.profiler"),
     ],
 )  # fmt: skip

@@ -95,6 +95,16 @@ def test_when_a_port_can_have_carried_bytes() -> None:
     assert steps.cut_for_good == [0]
 
 
+def test_a_change_of_an_instant_is_made_by_then_but_for_rounding() -> None:
+    """A third of 0.9 is a little less than 0.1 + 0.2."""
+    instant = 0.1 + 0.2
+    change = CapacityChange(instant, "m0 out", 4.0)
+    steps = Cluster(CLUSTER.machines, changes=(change,)).links.steps
+    times = np.array([0.9 / 3, 0.2999])
+    assert instant > 0.9 / 3
+    assert steps.at(0, times).tolist() == [4.0, 10.0]
+
+
 def test_what_comes_last_of_a_port_says_whether_it_is_cut_for_good() -> None:
     faults = [
         Fault("m0 out", 2.0, 4.0),

@@ -105,6 +105,12 @@ def chains(rng: np.random.Generator) -> tuple[Problem, Realization]:
     return problem, Realization(times, np.zeros((0, 6)))
 
 
+def test_work_that_ends_as_its_machine_stops_but_for_rounding_has_ended() -> None:
+    """0.1 + 0.2 is a little more than 0.3."""
+    end = end_of_work([0.0, 0.3, 5.0], [1.0, 0.0, 1.0], 0.1, 0.2)
+    assert end == pytest.approx(0.3, rel=1e-12)
+
+
 def test_the_core_computes_the_same_bits_and_lengths_give_the_work_back() -> None:
     rng = np.random.default_rng(6)
     for _ in range(300):

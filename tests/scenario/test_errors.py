@@ -365,6 +365,18 @@ def test_an_error_of_an_override_names_the_option(
         ),
         (
             GOOD,
+            "job.tasks[1].time=[]",
+            "job.tasks[1].time",
+            "found an empty list, write one value per iteration",
+        ),
+        (
+            DGTP,
+            "expect.accuracy=150 %",
+            "expect.accuracy",
+            "found 150 %, write 100 % or less",
+        ),
+        (
+            GOOD,
             "events=[{at: 1 s, machine: a, nic: none}]",
             "events[0].nic",
             "found 'none', but a NIC stays: write a rate",

@@ -18,7 +18,7 @@ from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, load, prepare, write_profile
 from emu.scenario.scenario_file import loads
-from emu.scenario.setup import planning_seconds
+from emu.scenario.setup import planning_seconds, setup_to_run
 from emu.systems.cache_section import count_precomputed
 
 #: 125 and 25 MB/s.
@@ -47,6 +47,13 @@ WEIGHTS = 4 * (2 * 100 * 8 + 8 + 2 * 8 * 47 + 47)
 
 def setup_of(changes: dict[str, Any] | None = None) -> Any:
     return emu.setup(loads(json.dumps(TRAINING), changes or {}))
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_run_begins_with_its_setup_where_the_file_says_so(*, begins: bool) -> None:
+    changes = {"emulation.setup": begins}
+    ready = prepare(loads(json.dumps(TRAINING), changes))
+    assert (setup_to_run(ready) is not None) is begins
 
 
 def simulated(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:

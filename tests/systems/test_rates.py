@@ -129,6 +129,18 @@ def test_every_system_of_mini_batches_does_the_same_work(
     assert begun["data_forward"] == begun["data_backward"] == 2
 
 
+@pytest.mark.parametrize(("sync", "steps"), [("parameter_server", 0), ("ring", 1)])
+def test_workers_step_no_weights_that_servers_keep(sync: str, steps: int) -> None:
+    scenario = scenario_of("dgtp", sync=sync)
+    dataset = open_for(build_job(scenario).settings)
+    kinds, counts = operations_of(scenario)
+    workers = [row for row, kind in enumerate(kinds) if kind == "worker"]
+    weights = dataset.feature_length * 8 + 8 + 8 * dataset.classes + dataset.classes
+
+    assert len(workers) == 2
+    assert (counts["step"][workers] == steps * weights).all()
+
+
 def test_whole_graphs_take_the_products_of_all_vertices() -> None:
     """Dorylus multiplies what it has gathered; rows of 100 columns, then of 8."""
     scenario = scenario_of("dorylus")

@@ -1,0 +1,40 @@
+"""Which process holds a machine of a lab: told while the lab runs, and only then."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from emu.errors import DataError
+from emu.runs.lab_file import holder_of, running_lab
+
+HOLDERS = {"a": 70, "b": 30, "c": 50}
+
+
+def test_a_machine_is_held_as_long_as_its_lab_runs(tmp_path: Path) -> None:
+    with running_lab(tmp_path, HOLDERS):
+        assert [holder_of(tmp_path, name) for name in HOLDERS] == [70, 30, 50]
+        with pytest.raises(
+            DataError, match="d is no machine of this lab; there are a, b"
+        ):
+            holder_of(tmp_path, "d")
+    with pytest.raises(DataError, match="no lab runs here"):
+        holder_of(tmp_path, "a")
+    with pytest.raises(DataError, match="no such run directory"):
+        holder_of(tmp_path / "none", "a")
+
+
+def test_what_a_killed_lab_has_left_tells_nothing_whoever_reads_it(
+    tmp_path: Path,
+) -> None:
+    """Its lock went with it; another reader's is no lab's."""
+    with running_lab(tmp_path, HOLDERS):
+        (file,) = tmp_path.iterdir()
+        content = file.read_text()
+    file.write_text(content)
+    with file.open() as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        with pytest.raises(DataError, match="no lab runs here"):
+            holder_of(tmp_path, "a")
