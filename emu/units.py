@@ -74,6 +74,8 @@ class Quantity:
     most_bare: float = math.inf
     """Largest number that may stand without a unit, where one may: 5 for a share is
     5 % to most who write it, and 500 % to us."""
+    limit: float = math.inf
+    """In the inside unit; from it on a value is refused."""
 
     def parse(self, text: object) -> float:
         """Return ``text`` in the inside unit.
@@ -103,7 +105,7 @@ class Quantity:
 
         numerator, denominator = self.units[unit]
         value = float(number) * numerator / denominator
-        if not math.isfinite(value):
+        if not math.isfinite(value) or value >= self.limit:
             raise ValueError(f"{self.what} of {text!r} is too large")
         if value < 0:
             raise ValueError(f"{self.what} cannot be negative, found {text!r}")
@@ -144,6 +146,10 @@ class Quantity:
         return f"{ratio:.{digits}g} {unit}"
 
 
+#: Of seconds and bytes: sums and products of larger ones are soon no numbers, and no
+#: run of them could be read again.
+_LIMIT = 1e18
+
 RATE = Quantity(
     what="a rate",
     units=(
@@ -166,6 +172,7 @@ SIZE = Quantity(
     inside="B",
     example="48 GB",
     people=("B", "kB", "MB", "GB", "TB"),
+    limit=_LIMIT,
     unclear={
         f"{p.lower()}{word}": f"{p}B (bytes) or an eighth of it (bits)"
         for p in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")
@@ -189,6 +196,7 @@ DURATION = Quantity(
     example="15 ms",
     people=("us", "ms", "s"),
     longer=("min", "h"),
+    limit=_LIMIT,
     unclear={"m": "min or ms", "mi": "min or ms"},
 )
 RATIO = Quantity(

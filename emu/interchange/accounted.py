@@ -133,6 +133,20 @@ class Reading:
             return str(value)
         raise self._wrong(key, value, "a word")
 
+    def texts(self, key: str) -> list[str]:
+        """Return the texts or numbers that a key lists; none where it is missing.
+
+        Raises ValueError when it is no list of these.
+        """
+        values = self.get(key, [])
+        # A text would be taken for the list of its letters.
+        if not isinstance(values, list):
+            raise self._wrong(key, values, "a list")
+        for value in values:
+            if not isinstance(value, str) and not _is_number(value):
+                raise self._wrong(key, value, "texts in the list")
+        return [str(value) for value in values]
+
     def number(self, key: str, default: float = _REQUIRED) -> float:
         """Return a finite number, or the one that a text states.
 

@@ -262,11 +262,9 @@ class _Workflow:
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
         """Return the files that a task makes, and those that it reads."""
-        stated_outputs = task.get("outputFiles", ())
-        stated_inputs = task.get("inputFiles", ())
         files = {
-            "output": [*map(str, stated_outputs)],
-            "input": [*map(str, stated_inputs)],
+            "output": task.texts("outputFiles"),
+            "input": task.texts("inputFiles"),
         }
         for file in task.parts("files", "file"):  # its own, as before 1.5
             # Files of one name in two folders are two files.
@@ -291,10 +289,10 @@ class _Workflow:
         """Yield what parents and children state, by id or, before 1.5, by name."""
         by_name = self._by_name()
         for key, task in self._tasks.items():
-            for parent in task.get("parents", ()):
+            for parent in task.texts("parents"):
                 source = self._task_of(parent, key, by_name)
                 yield source, key
-            for child in task.get("children", ()):
+            for child in task.texts("children"):
                 destination = self._task_of(child, key, by_name)
                 yield key, destination
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from emu.errors import DataError
 from emu.interchange.accounted import Account
-from emu.units import DURATION
+from emu.units import DURATION, SIZE
 
 #: End of a message, as its reader has it.
 _End = TypeVar("_End")
@@ -46,9 +45,9 @@ class Workload(Account):
     def add_task(self, name: str, seconds: float, **fields: Any) -> None:
         """Add a task that takes so long.
 
-        Raises DataError when the time is negative.
+        Raises DataError when the time is negative, or none that a scenario may have.
         """
-        if not 0 <= seconds < math.inf:
+        if not 0 <= seconds < DURATION.limit:
             raise self.error(f"{name} would take {seconds} s")
         time = DURATION.exact(seconds)
         task: Data = {"name": name, "time": time}
@@ -67,9 +66,9 @@ class Workload(Account):
 
         ``channel``: name of the connection over which it goes, where there is one.
 
-        Raises DataError when the size is negative.
+        Raises DataError when the size is negative, or none that a scenario may have.
         """
-        if not 0 <= size < math.inf:
+        if not 0 <= size < SIZE.limit:
             raise self.error(f"{source} to {destination} has {size} bytes")
         flow = {
             "from": source,

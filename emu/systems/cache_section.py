@@ -137,12 +137,12 @@ class CachedSection(TrainingSection):
         stores = len(self.owners(cluster.names))
         # All but one's own; a machine that owns none has rows of all. On one machine
         # alone a cache has nothing to keep, by share as by size.
-        others = stores
+        other_owners = stores
         if 1 < stores == len(self.ranks(cluster.names)):
-            others = stores - 1
+            other_owners = stores - 1
         problem = ""
         if self.cache_of(stores) is not None:
-            problem = _size_problem(self.cache, others)
+            problem = _size_problem(self.cache, other_owners)
         if problem:
             yield ("job", "cache"), problem
         if policy == HOT and not self.asks:
@@ -222,17 +222,17 @@ def _least_rows(plan: CachePlan) -> int:
     return max(plan.homes.count(home) for home in plan.homes)
 
 
-def _size_problem(cache: CacheSection, others: int) -> str:
-    """Return what is wrong with the size of caches beside so many others, if any."""
+def _size_problem(cache: CacheSection, other_owners: int) -> str:
+    """Return what is wrong with the size of caches of rows of so many, if any."""
     if cache.size is None and cache.share is None:
         return "found neither of size and share, write one of them"
     if cache.size is not None and cache.share is not None:
         return "found both of size and share, write one of them"
     if cache.share is None:
         return ""
-    if cache.share > others:
+    if cache.share > other_owners:
         problem = f"found share {cache.share:g}, machines beside one's own have "
-        return f"{problem}{others}: write at most that, or cache: null"
+        return f"{problem}{other_owners}: write at most that, or cache: null"
     return ""
 
 

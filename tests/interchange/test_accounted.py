@@ -88,3 +88,13 @@ def test_a_file_is_recognised_by_all_that_a_row_states(tmp_path: Path) -> None:
     refuse_other_formats(tmp_path / "nested", "emu draw FILE", formats)
     with pytest.raises(DataError, match=f"is a list of tasks: emu do {tmp_path}"):
         refuse_other_formats(tmp_path / "tasks", "emu draw FILE", formats)
+
+
+def test_a_text_is_no_list_of_its_letters() -> None:
+    reading = read_mapping({"files": ["f", 7], "parents": "ab", "rows": [{}]}, "task")
+
+    assert reading.texts("files") == ["f", "7"]
+    assert reading.texts("children") == []
+    for key, value in (("parents", "'ab', write a list"), ("rows", "texts in the")):
+        with pytest.raises(ValueError, match=f"{key} of a task is .*{value}"):
+            reading.texts(key)

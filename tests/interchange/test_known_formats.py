@@ -152,6 +152,7 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     ("x.nt", "<http://a> <http://b> <http://c> .\n", "triples of RDF"),
     ("e.csv", "source,target\n1,2\n", "a table of edges"),
     ("tij.dat", "20 1 2\n20 1 3\n40 2 3\n", "a table of edges"),
+    ("words.txt", "from_user;to_user;since\nu1;u2;2020\n", "a table of edges"),
     ("x.zip", b"PK\x03\x04", "an archive of zip"),
 ]
 

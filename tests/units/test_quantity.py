@@ -23,7 +23,7 @@ from emu.units import (
     format_size,
 )
 
-amounts = st.floats(min_value=0, max_value=1e18, allow_nan=False)
+amounts = st.floats(min_value=0, max_value=1e18, exclude_max=True, allow_nan=False)
 quantities = st.sampled_from([RATE, SIZE, DURATION, RATIO])
 
 
@@ -82,6 +82,8 @@ def test_reads_number_and_unit(quantity: Quantity, text: object, value: float) -
         (SIZE, "1,000 MB", "found '1,000 MB' for a size, write a number and its unit"),
         (SIZE, "-3 GB", "a size cannot be negative, found '-3 GB'"),
         (DURATION, "1e999 s", "a time of '1e999 s' is too large"),
+        (DURATION, "1e15 h", "a time of '1e15 h' is too large"),
+        (SIZE, "1e6 TB", "a size of '1e6 TB' is too large"),
         (RATE, "fast", "found 'fast' for a rate, write a number and its unit"),
         (RATE, True, "found True for a rate"),
         (RATE, None, "found None for a rate"),
@@ -163,6 +165,8 @@ def test_every_spelling_goes_there_and_back(
 ) -> None:
     unit = data.draw(st.sampled_from(sorted(quantity.units)))
     assume(unit or number <= quantity.most_bare)
+    numerator, denominator = quantity.units[unit]
+    assume(number * numerator / denominator < quantity.limit)
     value = quantity.parse(f"{number!r} {unit}")
 
     assert quantity.parse(quantity.exact(value)) == value

@@ -180,7 +180,9 @@ class FoundGraph:
 def highest_id(ends: Array) -> int:
     """Return the highest of some ends of edges, -1 of none."""
     # Not by `initial`: unsigned numbers have no -1.
-    return int(ends.max()) if ends.size else -1
+    if not ends.size:
+        return -1
+    return int(ends.max())
 
 
 def check_size(vertices: int, length: int, origin: str) -> None:
