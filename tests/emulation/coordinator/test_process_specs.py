@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgpack
+import numpy as np
 import pytest
 
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.coordinator.process_specs import (
+    _machine_weights,
     edge_end,
     process_specs,
     receive_sizes,
 )
 from emu.emulation.wire.process_spec import ProcessSpec
+from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
 from emu.problem.changes import SpeedChange
 from emu.problem.job import TIMED
 from emu.testing import two_machine_example
@@ -108,3 +111,17 @@ def test_real_computation_has_no_times() -> None:
 def test_settings_that_cannot_be(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RunSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_machine_weighs_what_it_sends_and_receives_and_its_processes() -> None:
+    """Of 30 B from m0 to m1 and 10 B to m2; handoffs within a machine are nothing."""
+    machines = tuple(Machine(f"m{number}", 10.0, 10.0) for number in range(3))
+    tasks = tuple(Task(name, "x") for name in "abcd")
+    job = Job(tasks, (Edge(0, 1), Edge(0, 2), Edge(0, 3)), 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2, 0)))
+    volumes = np.array([[10.0, 20.0], [10.0, 0.0], [99.0, 99.0]])
+
+    weights = _machine_weights(problem, volumes)
+
+    assert weights[:, 0].tolist() == pytest.approx([40 / 80, 30 / 80, 10 / 80])
+    assert weights[:, 1].tolist() == pytest.approx([2 / 4, 1 / 4, 1 / 4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.emulation.network.clock import ClockLine
 from emu.emulation.network.rate_board import CoreSegments, RateBoard
 from emu.emulation.shaping import RateSegment
 from emu.prediction.core import lib, pointer
@@ -90,6 +92,18 @@ def test_the_newest_line_wins(published: list[tuple[int, int, float, float]]) ->
         expected.get(edge) for edge in range(5)
     ]
     board.close()
+
+
+def test_a_board_that_is_cleared_has_the_clock_alone() -> None:
+    with contextlib.closing(RateBoard.create(3)) as board:
+        board.publish([0, 2], [4, 5], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0])
+        line = ClockLine(at=7.0, offset=8.0, drift=0.25)
+        board.publish_clock(line)
+        board.clear()
+
+        assert [board.read(edge) for edge in range(3)] == [None] * 3
+        assert board.counts.tolist() == [0, 0, 0]
+        assert board.clock() == line
 
 
 def test_publishing_nothing_is_fine() -> None:

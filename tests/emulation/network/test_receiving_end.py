@@ -54,9 +54,13 @@ def introduced(
     cuts: Sequence[int] = (),
     taken: Container[int] = (),
     sinks: Mapping[int, Sink] = MappingProxyType({}),
+    certificate: bytes = b"",
 ) -> ReceivingEnd:
-    """Return the end of a connection whose peer has proved itself."""
-    end = ReceivingEnd(KEYS, taken, pool, sinks=sinks)
+    """Return the end of a connection whose peer has proved itself.
+
+    ``certificate``: that the peer saw.
+    """
+    end = ReceivingEnd(KEYS, taken, pool, certificate, sinks=sinks)
     hello = encode_message(Kind.HELLO, {"edge": EDGE, "nonce": NONCE})
     (asked,) = fed(end, hello, cuts, 0.0)
     assert isinstance(asked, Answer)
@@ -65,7 +69,8 @@ def introduced(
     reader.on_bytes(len(asked.data))
     message = reader.take()
     assert message is not None
-    challenge = Challenge(KEYS[EDGE], (EDGE,), NONCE, message.fields["nonce"])
+    nonce = message.fields["nonce"]
+    challenge = Challenge(KEYS[EDGE], (EDGE,), NONCE, nonce, certificate)
     assert message.fields["proof"] == challenge.proof("server")
     proof = encode_message(Kind.HELLO, {"proof": challenge.proof("client")})
     said, accepted = fed(end, proof, cuts, 0.0)
@@ -139,6 +144,11 @@ def test_what_a_peer_must_not_send(said: list[bytes], match: str) -> None:
     end = introduced(BufferPool())
     with pytest.raises(NodeMisbehaved, match=match):
         fed(end, b"".join(said), (), 0.0)
+
+
+def test_proofs_are_bound_to_the_certificate_that_was_seen() -> None:
+    """Who stands between has another one."""
+    assert introduced(BufferPool(), certificate=b"fingerprint").edge == EDGE
 
 
 def test_an_edge_that_is_taken() -> None:

@@ -19,7 +19,9 @@ from emu.prediction.analysis.bounds import (
     placement_gap,
     placement_line,
 )
-from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.scheduling import RATE_POLICIES, rate_policy
+from emu.prediction.scheduling.compiled_problem import placed_layout
+from emu.prediction.scheduling.state import earliest
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     CapacityChange,
@@ -39,6 +41,7 @@ from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
+from emu.trust.guards.earliest_ends import earliest_ends
 from tests.report.drawn_run import write_run
 
 SLACK = 1 + 1e-9
@@ -55,6 +58,20 @@ def test_no_policy_beats_the_bounds(drawn: tuple[Problem, Realization]) -> None:
         assert found.combined <= span * SLACK
         if rule.keeps_theorem:
             assert span <= found.certificate * SLACK, policy
+
+
+@given(drawn=problems(links=True, own=True, latencies=True))
+def test_the_earliest_ends_are_those_that_guards_hold_a_run_to(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    """Worked out beside each other: of the core, and of links as they are stated."""
+    problem, run = drawn
+    layout = placed_layout(problem, rate_policy("oes"))
+    _, ends = earliest(layout, run.times, run.volumes)
+
+    stated = earliest_ends(problem, run.times, run.volumes)
+    ran = np.arange(problem.job.iterations) < np.array(problem.job.rounds)[:, None]
+    assert ends[ran] == pytest.approx(stated[ran], rel=1e-12)
 
 
 def test_bounds_of_the_example() -> None:

@@ -6,22 +6,41 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import emu
-from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.critical_path import (
+    ELSEWHERE,
+    Cause,
+    ChainLink,
+    Drift,
+    critical_path,
+)
 from emu.prediction.analysis.explanation import (
     Explanation,
+    apart_rows,
     cause_rows,
     death_rows,
     explain,
 )
+from emu.prediction.analysis.link_load import LinkContention
 from emu.prediction.simulation import makespan, simulate
-from emu.problem import Outages, Problem, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Outages,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.report.explanation_tables import explanation_tables
 from emu.report.terminal import terminal
 from emu.runs.recorded_run import realization_of
-from emu.testing import reference
+from emu.testing import reference, two_machine_example
 from tests.prediction.analysis.chains import cases, distorted
 from tests.report.recorded import schedules
 
@@ -163,3 +182,44 @@ def test_what_is_tried_is_told() -> None:
     alone = {name for name in names if " and " not in name}
     assert len(alone) > 5
     assert alone <= {*told}
+
+
+def test_what_was_apart_is_named_by_its_size_of_either_sign() -> None:
+    """What the simulation waited for elsewhere is no part of this chain."""
+    problem, _ = two_machine_example(1)
+    work = ChainLink(Cause.COMPUTE, 0.0, 1.0, task=problem.job.index("w0"), iteration=0)
+    drifts = (
+        Drift(Cause.COMPUTE, work, 0.75),
+        Drift(Cause.GAP, replace(work, cause=Cause.GAP), -3.0),
+        Drift(ELSEWHERE, work, 2.0),
+        Drift(Cause.COMPUTE, work, 0.25),
+    )
+
+    rows = [
+        (row["cause"], row["what"], row["seconds"])
+        for row in apart_rows(problem, drifts)
+    ]
+    assert rows == [
+        ("gap", "before worker", -3.0),
+        (str(ELSEWHERE), "", 2.0),
+        ("compute", "worker", 1.0),
+    ]
+
+
+@pytest.mark.parametrize(("beside", "port"), [(0, "m0 out"), (1, "m1 in")])
+def test_a_bottleneck_gives_each_of_its_flows_the_least(beside: int, port: str) -> None:
+    """Of 10 B/s out of m0, and of 15 B/s into m1, which another flow may halve."""
+    machines = (
+        Machine("m0", 50.0, 10.0),
+        Machine("m1", 15.0, 60.0),
+        Machine("m2", 40.0, 30.0),
+    )
+    tasks = tuple(Task(name, "x") for name in "abcd")
+    job = Job(tasks, (Edge(0, 1), Edge(2, 3)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2, 1)))
+    run = Realization(np.zeros((4, 1)), np.array([[30.0], [90.0 * beside]]))
+    schedule = simulate(problem, run, "maxmin")
+
+    end = float(schedule.flow_end[0, 0])
+    found = LinkContention(schedule).bottleneck(0, 0.0, end)
+    assert problem.links[found].name == port

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import ScenarioError
-from emu.prediction.placement.ring_order import ring_cost, ring_order, with_placed_ring
+from emu.prediction.placement.ring_order import (
+    RingCost,
+    _round_cost,
+    ring_cost,
+    ring_order,
+    with_placed_ring,
+)
 from emu.problem import Link, Links, Machine, Problem, Route
 from emu.problem.fields.cluster_section import RackSection, rack_links, rack_routes
 from emu.runs.result import read_result, result_of
@@ -59,6 +65,18 @@ def test_no_order_is_cheaper(links: Links, machines: list[int]) -> None:
     assert order[0] == 0
     found = ring_cost(links, [machines[rank] for rank in order])
     assert found == pytest.approx(least, rel=1e-9)
+
+
+def test_a_link_that_carries_two_flows_takes_twice_as_long() -> None:
+    """Both ways go over one link of 2 B/s; a third machine has NICs of 8 and 4 B/s."""
+    machines = [Machine("a", 9.0, 9.0), Machine("b", 9.0, 9.0), Machine("c", 8.0, 4.0)]
+    routes = [Route((0,), (1,), ("x",)), Route((1,), (0,), ("x",))]
+    links = Links(machines, [Link("x", 2.0)], routes)
+
+    assert ring_cost(links, [0, 1]) == RingCost(crossings=0, slowest=1.0, links=1.0)
+    # From b on to c and back to a: into c and out of it, and out of b and into a.
+    expected = _round_cost(1 / 2 + 1 / 9 + 1 / 8 + 1 / 4 + 1 / 9)
+    assert ring_cost(links, [0, 1, 2]) == RingCost(2, 0.5, expected)
 
 
 def test_the_slowest_link_counts_before_the_sum_of_all() -> None:

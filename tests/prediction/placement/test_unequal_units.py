@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -248,6 +250,67 @@ def test_a_machine_is_as_slow_as_it_is_for_all_tasks_on_average() -> None:
     found = machine_sets(job, Cluster((*machines, *kinds)), most=999, size=2)
     assert ("m0", "m2") in found
     assert ("m1", "m2") not in found
+
+
+def test_of_many_sets_those_that_are_tried_are_of_all_sizes() -> None:
+    """All machines first, then from single ones to all but one of them."""
+    machines = tuple(Machine(f"m{n}", 10.0 + n, 10.0 + n) for n in range(4))
+    found = machine_sets(Job((Task("a", "t"),), (), 1), Cluster(machines), most=6)
+
+    sizes = [len(names) for names in found]
+    assert sizes[0] == 4
+    assert sizes[1:] == sorted(sizes[1:])
+    assert {*sizes[1:]} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        {},
+        {"bandwidth_in": 11.0},
+        {"bandwidth_out": 11.0},
+        {"latency_in": 0.5},
+        {"latency_out": 0.5},
+        {"resources": {"gpu": 2.0}},
+        {"slots": {"gpu": 2}},
+        {"speed": 2.0},
+    ],
+)
+def test_machines_are_of_one_kind_where_a_job_notices_no_difference(
+    unlike: dict[str, Any],
+) -> None:
+    first = Machine("m0", 10.0, 10.0)
+    cluster = Cluster((first, replace(first, name="m1", **unlike)))
+    job = Job((Task("a", "t"),), (), 1)
+
+    kinds = {("m0",), ("m1",)} if unlike else {("m0",)}
+    assert {*machine_sets(job, cluster, most=9, size=1)} == kinds
+    # Nor are they where a task is slower on one of them.
+    slow = Job((Task("a", "t", slowness={"m0": 1.0, "m1": 2.0}),), (), 1)
+    assert len(machine_sets(slow, cluster, most=9, size=1)) == 2
+
+
+def test_machines_that_are_held_are_in_every_set() -> None:
+    machines = tuple(Machine(f"m{n}", 10.0 + n, 10.0 + n) for n in range(3))
+    job = Job((Task("a", "t"),), (), 1)
+
+    found = machine_sets(job, Cluster(machines), most=99, held=["m1"])
+    assert {*found} == {("m0", "m1", "m2"), ("m0", "m1"), ("m1", "m2"), ("m1",)}
+
+
+def test_of_too_many_kinds_the_fastest_machines_are_tried_first() -> None:
+    """By the slower way of their NICs, and by how slow they are for a task."""
+    slow = {f"m{n}": 1.0 + n for n in range(17)} | {"m16": 0.5}
+    machines = [Machine(f"m{n}", 10.0 + n, 50.0 - n) for n in range(16)]
+    machines.append(Machine("m16", 5.0, 99.0))
+    job = Job((Task("a", "t", slowness=slow),), (), 1)
+
+    found = machine_sets(job, Cluster(tuple(machines)), most=999, size=1)
+
+    # m15 has 25 and 35; of m16 the device is the fastest, and not its NIC.
+    assert ("m15",) in found
+    assert ("m16",) in found
+    assert len(found) == 2
 
 
 def test_a_machine_whose_nic_changes_is_like_no_other() -> None:

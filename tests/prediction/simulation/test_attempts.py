@@ -7,14 +7,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from emu.errors import NodeLost
+from emu.errors import NodeLost, ScenarioError
+from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import (
     Holders,
     Rules,
     attempts,
+    end_of,
+    later,
     time_down,
 )
-from emu.problem import Kill, Schedule
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Kill,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
+from emu.problem.workloads import CHECKPOINT
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 
@@ -229,3 +244,53 @@ def test_a_cut_counts_when_its_copy_is_there_and_is_of_its_own_time(
 
     assert death.next_iteration == cut
     assert death.again == pytest.approx(again)
+
+
+def sender_and_reader(*, copy: bool = False) -> Schedule:
+    """Return a (1 s), whose 20 B go at 10 B/s and land 3 s later; b takes 1 s."""
+    machines = (
+        Machine("m0", 10.0, 10.0, latency_out=2.0),
+        Machine("m1", 10.0, 10.0, latency_in=1.0),
+    )
+    tasks = (
+        Task("a", "x", process="p"),
+        Task("b", "x", process="q"),
+        Task("c", CHECKPOINT if copy else "x", process="p"),
+    )
+    job = Job(tasks, (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0)))
+    run = Realization(np.array([[1.0], [1.0], [0.5]]), np.array([[20.0]]))
+    return simulate(problem, run)
+
+
+def test_a_process_is_over_when_its_last_byte_has_landed() -> None:
+    schedule = sender_and_reader()
+
+    assert end_of(schedule, "p") == 1.0 + 2.0 + 3.0
+    assert end_of(schedule, "q") == 7.0
+    # Who keeps a copy beside other tasks is never over.
+    assert end_of(sender_and_reader(copy=True), "p") == np.inf
+
+
+def test_after_a_crash_several_jobs_begin_again_together() -> None:
+    """One that is killed would leave the others running, which is not simulated."""
+    tasks = tuple(Task(f"{name}/t", "x") for name in "ab")
+    job = Job(tasks, (), 2, settings={"jobs": {"a": {}, "b": {}}})
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+
+    def whole(_first: int, _began: float) -> Schedule:
+        return simulate(problem, Realization(np.ones((2, 2)), np.zeros((0, 2))))
+
+    rules = Rules(restarts=3, recovery=0.5, every=0, keepers=())
+    crash = Kill(1.5, "host h has gone", ())
+    assert attempts(whole, [crash], rules).makespan == 1.5 + 0.5 + 2.0
+    with pytest.raises(ScenarioError, match="with several jobs"):
+        attempts(whole, [Kill(1.5, "a/t", ("a/t",))], rules)
+
+
+def test_what_comes_later_than_a_cut_is_of_the_part_that_begins_with_it() -> None:
+    """The part begins at 2 s with iteration 4: what came by then has come."""
+    kills = [Kill(time, "a", ("a",)) for time in (1.0, 2.0, 2.5)]
+    kills += [Kill(np.inf, "a", ("a",), ended=(0, count)) for count in (4, 5)]
+
+    assert later(kills, 4, 2.0) == (kills[2], kills[4])

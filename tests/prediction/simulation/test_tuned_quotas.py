@@ -177,3 +177,15 @@ def test_a_quota_below_one() -> None:
     for changes in ({"most": 0}, {"path": (3, 0)}):
         with pytest.raises(ValueError, match="a quota must be 1 or more"):
             replace(TUNER, **changes)
+
+
+def test_however_often_quotas_are_looked_at_all_looks_are_kept() -> None:
+    """Whether rates are recorded or not: of 1,600 looks and more."""
+    often = example(replace(TUNER, period=0.01))
+    plain = simulate(*often).quotas
+    recorded = simulate(*often, record_rates=True).quotas
+
+    assert plain is not None
+    assert len(plain) > 1600
+    assert {*plain[:, 0].tolist()} == {1, 2, 3, 4, 5}
+    np.testing.assert_array_equal(plain, recorded)

@@ -22,6 +22,7 @@ from emu.problem import (
     Task,
 )
 from emu.scenario import load, prepare
+from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.testing.trials import Case, run_trial
 from emu.trust.guards import Evidence
@@ -84,6 +85,14 @@ def test_the_first_of_several_is_named_and_clocks_may_be_slewed() -> None:
 
 def test_of_reads_that_nobody_noted_none_was_too_early() -> None:
     assert [*latency(waiting(0.0, 0.0, 0.0, 0.0, latest=True))] == []
+
+
+def test_where_no_latency_is_stated_nobody_need_say_when_a_task_began() -> None:
+    """Runs of an earlier emu do not, and knew none."""
+    schedule = simulate(*two_machine_example(2))
+    unknown = np.full_like(schedule.task_start, np.nan)
+
+    assert [*latency(reported(schedule, began=unknown))] == []
 
 
 def test_order_alone_has_no_latency() -> None:

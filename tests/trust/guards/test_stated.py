@@ -192,6 +192,9 @@ def test_the_least_makespan_is_the_longest_path_or_the_busiest_link() -> None:
     cluster = Cluster(machines, changes=(change, before))
     turned = replace(problem, cluster=cluster)
     assert least_makespan(turned, run) == pytest.approx(5.0 + (70 - 4 - 12) / 10.0)
+    # By a clock that is off a time may be before the run: no room is less than none.
+    room = fitting(turned, "m0 out", np.array([-1.0, 0.0, 3.0]))
+    assert room.tolist() == [0.0, 0.0, 8.0]
     rates = [list_capacities(turned, time)["m0 out"] for time in (1.0, 3.0, 6.0)]
     assert rates == [2.0, 4.0, 10.0]
     slow = replace(
