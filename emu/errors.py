@@ -73,7 +73,8 @@ class ScenarioError(EmulatorError):
         self.line = line
         self.key = key
         where = f"{file}:{line}" if file and line else file
-        super().__init__(": ".join(part for part in (where, key, problem) if part))
+        parts = filter(None, (where, key, problem))
+        super().__init__(": ".join(parts))
 
 
 #: Lines of a file's errors: one mistake may be made in each of 500 rows.

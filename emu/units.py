@@ -44,13 +44,20 @@ Units: TypeAlias = "Mapping[str, tuple[int, int]]"
 def _with_prefixes(
     *words: str, per: int = 1, prefixes: Mapping[str, int] = _PREFIXES
 ) -> dict[str, tuple[int, int]]:
-    return {f"{p}{word}": (n, per) for word in words for p, n in prefixes.items()}
+    factors = {}
+    for word in words:
+        for prefix, factor in prefixes.items():
+            factors[prefix + word] = (factor, per)
+    return factors
 
 
 def _spellings(factors: Mapping[str, tuple[int, int]]) -> Units:
     """Return the factor of each word of the keys."""
-    words = ((word, factor) for key, factor in factors.items() for word in key.split())
-    return dict(words)
+    spellings: dict[str, tuple[int, int]] = {}
+    for key, factor in factors.items():
+        for word in key.split():
+            spellings[word] = factor
+    return spellings
 
 
 @dataclass(frozen=True)

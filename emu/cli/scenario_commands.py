@@ -71,7 +71,8 @@ def init(
     text = names[name].read_text(encoding="utf-8")
     # The schema lies beside the file, so that editors find it without a network.
     write_atomic(target, f"# yaml-language-server: $schema={_SCHEMA}\n{text}")
-    write_atomic(target.parent / _SCHEMA, json.dumps(file_schema(), indent=1) + "\n")
+    schema = json.dumps(file_schema(), indent=1)
+    write_atomic(target.parent / _SCHEMA, schema + "\n")
     for model in model_programs(load(names[name])):
         # A model that is a program is named by a path beside the scenario.
         file, _, _ = model.program.rpartition(":")
@@ -299,8 +300,10 @@ def import_command(
 
 def _relation_names(relation: str) -> tuple[str, ...]:
     """Return the three names of an option; DataError where they are not three."""
-    names = tuple(part.strip() for part in relation.split(",")) if relation else ()
-    if relation and len(names) != 3:
+    if not relation:
+        return ()
+    names = tuple(part.strip() for part in relation.split(","))
+    if len(names) != 3:
         problem = "three names are needed: type, relation, type"
         raise DataError(problem, path=f"--relation {relation}")
     return names
@@ -368,8 +371,7 @@ def import_workload(
 
     for note in workload.notes:
         typer.echo(note)
-    left_out = sorted(workload.left_out.items(), key=lambda row: -row[1])
-    for operation, count in left_out:
+    for operation, count in workload.left_out.most_common():
         if count:
             typer.echo(f"left out: {operation}, {count:,} times")
     typer.echo(

@@ -107,7 +107,8 @@ def _print(result: dict[str, Any], console: Console) -> None:
         )
     console.print(table)
 
-    sent = sum(sum(row.values()) for row in result["bytes"].values())
+    rows = result["bytes"].values()
+    sent = sum(sum(row.values()) for row in rows)
     typer.echo(
         f"makespan {format_duration(result['makespan'], 4)}, {format_size(sent)} sent"
     )

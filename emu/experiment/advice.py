@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import floor, inf, isnan
+from operator import itemgetter
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.advice_search import Search
@@ -383,7 +384,7 @@ class _Levers:
                 share_left = with_half / (aim or 1.0)
                 savings[name] = 1 - share_left
 
-        return max(savings.items(), key=lambda item: item[1], default=None)
+        return max(savings.items(), key=itemgetter(1), default=None)
 
 
 def _contradiction(search: Search, nearest: Choice) -> ScenarioError:

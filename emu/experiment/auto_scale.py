@@ -283,7 +283,10 @@ class KernelCosts:
         chain = critical_path(schedule).links
         capacities = np.array(problem.capacities) * byte_scale
         self.makespan = schedule.makespan
-        chain_flows = {(link.edge, link.iteration) for link in chain if link.edge >= 0}
+        chain_flows = set()
+        for link in chain:
+            if link.edge >= 0:
+                chain_flows.add((link.edge, link.iteration))
         self.hops = len(chain_flows)
         self._cores = cores
         self._sharing = sharing

@@ -58,8 +58,12 @@ class Lever:
             holds = wins(self.edit(value))
             return holds != grows
 
-        ends = (self.now, end)
-        low, high = bisect(min(ends), high=max(ends), is_low=is_low, whole=self.whole)
+        low, high = bisect(
+            min(self.now, end),
+            high=max(self.now, end),
+            is_low=is_low,
+            whole=self.whole,
+        )
         return high if grows else low
 
     def words(self, value: float) -> str:

@@ -297,12 +297,14 @@ class Answer:
     @property
     def steps(self) -> float:
         """Mean over the seeds, to the target."""
-        return sum(look.step for look in self.looks.values()) / len(self.looks)
+        steps = [look.step for look in self.looks.values()]
+        return sum(steps) / len(steps)
 
     @property
     def epochs(self) -> float:
         """Mean over the seeds, to the target: training vertices seen over all."""
-        vertices = sum(look.seeds for look in self.looks.values()) / len(self.looks)
+        seeds = [look.seeds for look in self.looks.values()]
+        vertices = sum(seeds) / len(seeds)
         return vertices / self.train
 
     @property
@@ -312,7 +314,11 @@ class Answer:
         # A target that was not reached leaves the curve that came short of it.
         if curve:
             return {self.question.scenario.seed: curve}
-        return {seed: draw.curve for seed, draw in self.draws.items() if draw.curve}
+        curves = {}
+        for seed, draw in self.draws.items():
+            if draw.curve:
+                curves[seed] = draw.curve
+        return curves
 
     @property
     def placing(self) -> Result:
@@ -496,7 +502,8 @@ def _answer_first(question: Question) -> Answer:
     # The file as it stands is left to `prepare`, as in `emu simulate`.
     if question.row and not has_machines:
         row = row_of(question)
-        machines = row.choose([row.try_on(names) for names in row.machine_sets()])
+        attempts = [row.try_on(names) for names in row.machine_sets()]
+        machines = row.choose(attempts)
         question = replace(question, machines=machines)
     first_answer = _answer_seed(question, question.scenario.seed)
     ready = first_answer.experiment

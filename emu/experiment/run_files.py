@@ -108,8 +108,10 @@ def _reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
         if column is not None:
             arrays[name] = column
     reads = schedule.reads
-    # An empty array for none: no npz file holds None.
-    arrays["reads"] = np.empty((0, 0), np.int64) if reads is None else reads
+    if reads is None:
+        # No npz file holds None.
+        reads = np.empty((0, 0), np.int64)
+    arrays["reads"] = reads
     arrays["late"] = run.late
     arrays["cpu"] = run.cpu
 

@@ -226,7 +226,9 @@ class _Variants:
             choices = {**rules}
             # The base has this row already.
             if placement == base_placement:
-                choices = {p: rule for p, rule in rules.items() if rule != base.policy}
+                for policy, rule in rules.items():
+                    if rule == base.policy:
+                        del choices[policy]
             else:
                 edit = placement_edit(source, placement)
             if self.keeps:

@@ -46,7 +46,8 @@ def _chances_to_meet(
             train = walk[bounds[sampler] : bounds[sampler + 1]]
         # A batch that is larger than the share has all of it; the share of another
         # sampler may be empty.
-        chances[train, column] = min(1.0, plan.batch_size / max(len(train), 1))
+        share = max(len(train), 1)
+        chances[train, column] = min(1.0, plan.batch_size / share)
 
     degrees = structure.degrees[:, np.newaxis]
     hops = len(plan.fanouts)

@@ -97,7 +97,8 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
             f"{share_of_pairs:.0%} of their pairs are edges; write {least} or more"
         )
     # At least one each: a graph without a part could not be trained or judged.
-    train, valid, test = (max(1, round(part * scale)) for part in preset.split)
+    counts = [round(part * scale) for part in preset.split]
+    train, valid, test = (max(1, count) for count in counts)
     rest = vertices - train - valid
     shares = (train, valid, min(test, rest))
 

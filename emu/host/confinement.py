@@ -231,7 +231,8 @@ def _restore(answer: _Answer, memory: BinaryIO) -> Any:
     length = sum(answer.sizes) + 1
     memory.truncate(length)
     # Pages are copied as they are written to.
-    content = memoryview(mmap.mmap(memory.fileno(), length, access=mmap.ACCESS_COPY))
+    pages = mmap.mmap(memory.fileno(), length, access=mmap.ACCESS_COPY)
+    content = memoryview(pages)
 
     buffers = []
     begin = 0

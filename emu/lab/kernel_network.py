@@ -52,7 +52,10 @@ def list_nic_changes(
     cluster = problem.cluster
     links = cluster.links
     # A NIC that changes both ways at one time changes once.
-    pairs = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
+    pairs = set()
+    for instant, link, *_ in links.steps.rows:
+        number = links[int(link)].machine
+        pairs.add((instant, number))
 
     changes = []
     for instant, number in sorted(pairs):

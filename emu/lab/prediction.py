@@ -267,7 +267,9 @@ def _of_messages(
     slowest_rate = float(traffic.nics.min())
     rough_delay = _ROUGH * _PACKET / slowest_rate
     drifts = _drifts(schedule, fluid, excess, rough_delay)
-    losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
+    losses = []
+    for (edge, _), seconds in drifts.items():
+        losses.append((edge, seconds))
     least = SHARE * abs(excess)
     links = link_shares.links_to_blame(schedule, losses, least)
     if not links:

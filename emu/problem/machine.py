@@ -111,7 +111,9 @@ class Tuner:
         """Return the quotas that one look may leave, of a quota before it."""
         # In whole numbers, as the core does (tuning.c): 0.9 and 1.1 would round by
         # their bits.
-        return {quota, max(1, 9 * quota // 10), min(self.most, (11 * quota + 9) // 10)}
+        lower = max(1, 9 * quota // 10)
+        higher = min(self.most, (11 * quota + 9) // 10)
+        return {quota, lower, higher}
 
     def __post_init__(self) -> None:
         if not LEAST_PERIOD <= self.period < math.inf:

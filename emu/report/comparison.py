@@ -140,7 +140,11 @@ def _coflow_table(candidates: Sequence[Candidate]) -> Table:
         title, "placement", "policy", ">coflows", ">mean", ">95 % within", ">slowdown"
     )
 
-    rows = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
+    rows = []
+    for row in candidates:
+        times = row.answer.coflows
+        if times:
+            rows.append((row, times))
     means = [times["mean"] for _, times in rows]
     shortest = min(means)
     for row, times in rows:

@@ -55,7 +55,8 @@ def contest_table(found: Contest[Any]) -> Table:
     if found.loser.kind is Kind.SYSTEMS:
         title = f"{loser} needs {_percent(found.loss)} more time per seed than {winner}"
     table = plain_table(title, "", ">makespan", "limited by", ">over sockets")
-    for name, row in ((loser, found.bout.loser), (winner, found.bout.winner)):
+    sides = [(loser, found.bout.loser), (winner, found.bout.winner)]
+    for name, row in sides:
         run = ""
         if row.run is not None:
             error = format_ratio(row.run.makespan_error)
@@ -91,8 +92,12 @@ def flows_table(found: Contest[Any]) -> Table | None:
     if found.loser.kind is Kind.SYSTEMS:
         return None
     later = slow.flow_end - fast.flow_end
-    flows = [(later[edge, turn], edge, turn) for edge, turn in slow.flows().tolist()]
-    flows = sorted((flow for flow in flows if flow[0] > 0), reverse=True)
+    flows = []
+    for edge, turn in slow.flows().tolist():
+        lateness = later[edge, turn]
+        if lateness > 0:
+            flows.append((lateness, edge, turn))
+    flows.sort(reverse=True)
     if not flows:
         return None
 

@@ -33,6 +33,7 @@ COLOURS = (
     "#D55E00",  # vermillion
     "#F0E442",  # yellow
 )
+_SKY_BLUE = 4
 #: Widths in inches: a page of text, as two columns of a paper.
 WIDTH = 7.2
 #: Endings of files that figures are written to.
@@ -95,10 +96,12 @@ def colours(names: Sequence[str]) -> dict[str, str]:
 
 def palette(count: int) -> list[str]:
     """Return ``count`` colours; on dark paper sky blue takes the place of blue."""
-    dark = mpl.rcParams["axes.facecolor"] == _PAPER[True]
-    order = [4, 1, 2, 3, 0, 5, 6] if dark else range(len(COLOURS))
-    shades = [COLOURS[i] for i in order]
-    return [shades[i % len(shades)] for i in range(count)]
+    shades = [*COLOURS]
+    is_dark = mpl.rcParams["axes.facecolor"] == _PAPER[True]
+    if is_dark:
+        shades[0] = COLOURS[_SKY_BLUE]
+        shades[_SKY_BLUE] = COLOURS[0]
+    return [shades[number % len(shades)] for number in range(count)]
 
 
 def ink() -> str:

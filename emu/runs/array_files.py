@@ -192,10 +192,11 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     shapes = {array.shape for array in arrays.values()}
     _require(len(shapes) == 1, "holds arrays of different lengths", path)
     edges = len(job.edges)
-    for numbers, count in ((rates.edge, edges), (rates.iteration, job.iterations)):
-        # numpy would take -1 for the last flow.
-        is_known = (numbers >= 0) & (numbers < count)
-        _require(is_known.all(), "names flows that the job does not have", path)
+    # numpy would take -1 for the last flow.
+    is_edge = (rates.edge >= 0) & (rates.edge < edges)
+    is_iteration = (rates.iteration >= 0) & (rates.iteration < job.iterations)
+    is_known = is_edge & is_iteration
+    _require(is_known.all(), "names flows that the job does not have", path)
     return rates
 
 

@@ -76,11 +76,11 @@ def signer_of(run: Path) -> str:
         return ""
     content = read_json(path, _MOST_KEY)
     check_shape(content, _Signature, path)
-    files = [file for file in run.rglob("*") if file.is_file() and file != path]
     contents = {}
-    for file in files:
-        name = str(file.relative_to(run))
-        contents[name] = file.read_bytes()
+    for file in run.rglob("*"):
+        if file.is_file() and file != path:
+            name = str(file.relative_to(run))
+            contents[name] = file.read_bytes()
     with one_error(path):
         raw_key = bytes.fromhex(content["key"])
         key = ed25519.Ed25519PublicKey.from_public_bytes(raw_key)

@@ -296,7 +296,9 @@ def _train(
     look_steps = np.union1d(looks, [steps])
     places = {int(step): place for place, step in enumerate(look_steps)}
     count = len(look_steps)
-    accuracy = {split: np.full(count, np.nan) for split in ("train", "valid", "test")}
+    accuracy = {}
+    for split in ("train", "valid", "test"):
+        accuracy[split] = np.full(count, np.nan)
     run = Progress(
         loss=np.empty(0),
         looks=look_steps,

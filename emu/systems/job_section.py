@@ -342,8 +342,11 @@ class JobSection(Section):
                 edges = job.least_edges(machines)
             return edges > most
 
-        values = {key: getattr(self, key) for key in self.grows_with}
-        sizes = {key: size for key, size in values.items() if isinstance(size, int)}
+        sizes = {}
+        for key in self.grows_with:
+            size = getattr(self, key)
+            if isinstance(size, int):
+                sizes[key] = size
         sizes["machines"] = len(machines)
         key = "machines"
         fits = 0

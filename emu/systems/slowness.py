@@ -28,7 +28,11 @@ def with_slowness(
     takes over its speed. Other stated times are those of its device.
     """
     machines = cluster.by_name
-    slower = {name: 1 / row.speed for name, row in machines.items() if row.speed != 1}
+    slower = {}
+    for name, row in machines.items():
+        if row.speed != 1:
+            slower[name] = 1 / row.speed
+
     factors: dict[str, dict[str, float]] = {}
     if profiled or section.goes_by_speed:
         factors = {task.name: slower for task in job.tasks}

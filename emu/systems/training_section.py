@@ -437,11 +437,13 @@ class TrainingSection(JobSection):
         for task in job.tasks:
             if task.kind not in times:
                 raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
-        times = {kind: time * self.share(kind) for kind, time in times.items()}
+        times_on_share = {}
+        for kind, time in times.items():
+            times_on_share[kind] = time * self.share(kind)
 
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
-        realization = self.realize_sampled(job, times, context, cluster)
+        realization = self.realize_sampled(job, times_on_share, context, cluster)
         seconds = realization.times
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, realization.volumes)

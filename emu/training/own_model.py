@@ -259,8 +259,8 @@ class OwnModel:
         blocks = self._blocks(sizes, edges)
         inputs = features.to(self._dtype)
         # PyTorch Geometric's examples call forward(x, adjs), dgl's forward(blocks, x).
-        takes_inputs_first = self._names[1:2] in (["adjs"], ["blocks"], ["mfgs"])
-        if takes_inputs_first:
+        second = self._names[1:2]
+        if second in (["adjs"], ["blocks"], ["mfgs"]):
             scores = self._module(inputs, blocks)
         else:
             scores = self._module(blocks, inputs)
@@ -531,8 +531,10 @@ def _small_batch(settings: JobSettings, dataset: Dataset) -> MiniBatch:
     plan = replace(plan, batch_size=min(plan.batch_size, _SEEDS))
 
     seeds = plan.seeds(train, 0, 0)
-    lonely = np.flatnonzero(np.diff(structure.indptr) == 0)[:1]
-    seeds = np.concatenate([seeds[~np.isin(seeds, lonely)], lonely])
+    degrees = np.diff(structure.indptr)
+    lonely = np.flatnonzero(degrees == 0)[:1]
+    is_other = ~np.isin(seeds, lonely)
+    seeds = np.concatenate([seeds[is_other], lonely])
     batch = sample_batch(
         structure,
         seeds,

@@ -139,7 +139,8 @@ class WholeGraphModel:
         """Return a score per vertex and class, from flat parameters."""
         import torch
 
-        layers: list[dict[str, Tensor]] = [{} for _ in range(self._model["layers"])]
+        count = self._model["layers"]
+        layers: list[dict[str, Tensor]] = [{} for _ in range(count)]
         sizes = [prod(shape) for shape in self._shapes.values()]
         pieces = flat.split(sizes)
         for name, piece in zip(self._shapes, pieces, strict=True):

@@ -74,8 +74,14 @@ def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
         for link in chain.links
         if link.cause is not Cause.GAP
     }
-    late_flows = sum(flow_late[edge, n] for _, edge, n in parts if edge >= 0)
-    late_tasks = sum(late[task, n] for task, edge, n in parts if edge < 0)
+    late_flows = 0.0
+    late_tasks = 0.0
+    for task, edge, iteration in parts:
+        if edge >= 0:
+            late_flows += flow_late[edge, iteration]
+        else:
+            late_tasks += late[task, iteration]
+
     seconds_by_cause = chain.sums(lambda link: link.cause)
     return Lateness(
         flows=float(late_flows),

@@ -95,8 +95,11 @@ def links_to_blame(
         total = size[rows].sum()
         busy[port] = total / problem.links[port].capacity
 
-    most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
-    return [problem.links[port].name for port in most if losses[port] >= least]
+    def rank(port: int) -> tuple[float, float]:
+        return losses[port], busy[port]
+
+    ports = sorted(losses, key=rank, reverse=True)
+    return [problem.links[port].name for port in ports if losses[port] >= least]
 
 
 def max_min_shares(

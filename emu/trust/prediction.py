@@ -150,9 +150,12 @@ def _place_of_headline(errors: list[float], threshold: float) -> int:
 
     Unless it hides that another is larger.
     """
-    worst = max(range(len(errors)), key=lambda place: abs(errors[place]))
-    is_headline = abs(errors[-1]) > threshold
-    return len(errors) - 1 if is_headline else worst
+    last = len(errors) - 1
+    if abs(errors[last]) > threshold:
+        return last
+
+    sizes = [abs(error) for error in errors]
+    return sizes.index(max(sizes))
 
 
 def _late_flows(

@@ -345,8 +345,9 @@ class TaskRunner:
 
         arrivals: dict[int, Delivery] = {}
         for edge, end in self._inputs.items():
-            if not end.latest and 0 <= iteration - end.lag < end.sent:
-                arrivals[edge] = await self._arrival(edge, iteration - end.lag)
+            turn = iteration - end.lag
+            if not end.latest and 0 <= turn < end.sent:
+                arrivals[edge] = await self._arrival(edge, turn)
         deliveries = arrivals | await self._newest.take(order.reads)
         inputs = {edge: dict(arrival.payload) for edge, arrival in deliveries.items()}
 
@@ -380,11 +381,12 @@ class TaskRunner:
         )
         now = context.clock.now()
 
-        edges = [edge for edge, end in self._outputs.items() if iteration < end.sent]
         sizes: dict[int, int] = {}  # of tensors, headers apart
-        for edge in edges:
-            tensors = work.payloads[edge].values()
-            sizes[edge] = sum(tensor.nbytes for tensor in tensors)
+        for edge, end in self._outputs.items():
+            if iteration < end.sent:
+                tensors = work.payloads[edge].values()
+                sizes[edge] = sum(tensor.nbytes for tensor in tensors)
+        edges = [*sizes]
         byte_scale = context.settings.byte_scale
         context.report(
             TaskEnded(

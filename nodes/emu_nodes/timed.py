@@ -66,7 +66,8 @@ def rows_by_edge(brief: TaskSpec) -> dict[int, list[int]]:
 
 def longest_row(rows: Mapping[int, Sequence[int]]) -> int:
     """Return the most bytes that any edge carries in an iteration."""
-    return max((max(row, default=0) for row in rows.values()), default=0)
+    largest = [max(row, default=0) for row in rows.values()]
+    return max(largest, default=0)
 
 
 class Comparison:

@@ -208,8 +208,13 @@ def _refuse(thing: object) -> None:
 
 def _owners_of(specs: Sequence[ProcessSpec]) -> dict[str, NDArray[np.int64]]:
     """Return the process of each task and edge that leaves, and places of tasks."""
-    tasks = [task.task for spec in specs for task in spec.tasks]
-    edges = [end.edge for spec in specs for task in spec.tasks for end in task.outputs]
+    tasks = []
+    edges = []
+    for spec in specs:
+        for task in spec.tasks:
+            tasks.append(task.task)
+            edges += [end.edge for end in task.outputs]
+
     task_owner = np.full(max(tasks) + 1, -1)
     task_place = np.full(max(tasks) + 1, -1)
     edge_owner = np.full(max(edges, default=0) + 1, -1)

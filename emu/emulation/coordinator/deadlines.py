@@ -46,7 +46,8 @@ class Deadlines:
         self._desk = desk
         self._patience = patience
         self._first = first
-        self._is_gate = np.array([task.gate for task in problem.job.tasks], np.bool_)
+        gates = [task.gate for task in problem.job.tasks]
+        self._is_gate = np.array(gates, np.bool_)
         self._served: dict[Key, float] = {}  # when flows were seen to be
         #: When each wait became overdue, on the clock of `check`.
         self._overdue: dict[Wait, float] = {}
@@ -132,14 +133,20 @@ class Deadlines:
     def _note_served(self, flows: list[Key], now: float) -> None:
         """Note which flows have been served: from here on a last byte is awaited."""
         scheduler = self._scheduler
-        served = {key: self._served[key] for key in flows if key in self._served}
-        waiting = np.array([key for key in flows if key not in served], np.int64)
-        edges, iterations = waiting.reshape(-1, 2).T
-        edges = np.ascontiguousarray(edges)
+        served = {}
+        others = []
+        for key in flows:
+            if key in self._served:
+                served[key] = self._served[key]
+            else:
+                others.append(key)
+        waiting = np.array(others, np.int64).reshape(-1, 2)
+        edges = np.ascontiguousarray(waiting[:, 0])
+        iterations = waiting[:, 1]
 
         volumes = scheduler.volumes[edges, iterations]
         is_served = scheduler.services_of(edges, now) >= volumes
-        for edge, iteration in waiting.reshape(-1, 2)[is_served].tolist():
+        for edge, iteration in waiting[is_served].tolist():
             served[edge, iteration] = now
         self._served = served
 

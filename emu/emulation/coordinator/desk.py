@@ -63,7 +63,8 @@ class Desk(Record):
         """Ends that are due, of which the core has taken some in."""
         self._orders = memoryview(self.orders)
         # The process says which of them send; what is announced of others is nothing.
-        self._out_edges = [[*job.out_edges(task)] for task in range(len(job.tasks))]
+        tasks = range(len(job.tasks))
+        self._out_edges = [[*job.out_edges(task)] for task in tasks]
 
     def begin(self, speakers: Mapping[int, str]) -> None:
         """Take ends and orders from now on; ``speakers``: who speaks for each task."""

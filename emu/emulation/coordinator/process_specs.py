@@ -185,8 +185,8 @@ def host_of_machines(
         loads[row] += weights[machine]
 
     largest = weights.max(axis=1)
-    largest_first = sorted(range(len(machines)), key=lambda machine: -largest[machine])
-    for machine in largest_first:
+    largest_first = np.argsort(-largest, kind="stable")
+    for machine in largest_first.tolist():
         name = machines[machine]
         if name in host_of:
             continue

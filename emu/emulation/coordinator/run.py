@@ -550,7 +550,8 @@ class Coordinator:
         missing = self._boards.missing_rates()  # the last one of an edge, too
         for figures in answers.statistics.values():
             for row in figures["sent"]:
-                row["missed"] = max(row["missed"], int(missing[row["edge"]]))
+                missing_of_edge = int(missing[row["edge"]])
+                row["missed"] = max(row["missed"], missing_of_edge)
         return answers
 
 

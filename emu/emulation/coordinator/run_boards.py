@@ -99,5 +99,8 @@ def _machines_of_senders(problem: Problem) -> NDArray[np.str_]:
     """Return the name of the machine from which each edge leaves."""
     machine_of = problem.machine_of_task
     job = problem.job
-    names = [machine_of[job.tasks[edge.source].name] for edge in job.edges]
+    names = []
+    for edge in job.edges:
+        sender = job.tasks[edge.source].name
+        names.append(machine_of[sender])
     return np.array(names, dtype=np.str_)

@@ -104,7 +104,10 @@ class RayLauncher(Launcher):
         """Return on which host Ray has put every machine."""
         cluster = f"the Ray cluster at {printable(address)}"
         answers = self._client.stdout
-        if answers is None or not select.select([answers], [], [], _ANSWER)[0]:
+        readable: list[Any] = []
+        if answers is not None:
+            readable, _, _ = select.select([answers], [], [], _ANSWER)
+        if answers is None or not readable:
             raise RunError(f"{cluster} does not answer within {_ANSWER:g} s")
         line = answers.readline()
         if not line:

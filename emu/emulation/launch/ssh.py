@@ -60,8 +60,9 @@ def _read_host(words: list[str], present: Collection[str]) -> str:
     """Return the host of a line; raises ValueError where that cannot be one more."""
     address, *ports = words
     user, separator, name = address.rpartition("@")
-    if name.startswith("[") and name.endswith("]") and _is_ipv6(name[1:-1]):
-        name = name[1:-1]
+    inner = name.removeprefix("[").removesuffix("]")
+    if name == f"[{inner}]" and _is_ipv6(inner):
+        name = inner
     host = f"{user}{separator}{name}"
     # An address of IPv6 has colons, which no name may have.
     shape = f"{user}{separator}h" if _is_ipv6(name) else host

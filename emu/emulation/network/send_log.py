@@ -34,7 +34,8 @@ class FrameLog:
     def make_room(self) -> None:
         """Have room for another row."""
         if self.core.count == self.core.room:
-            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+            unused_rows = np.empty_like(self._rows)
+            self._rows = np.concatenate([self._rows, unused_rows])
             self._lend()
 
     def reserve(self, count: int) -> None:

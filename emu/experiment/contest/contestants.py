@@ -115,7 +115,11 @@ def read_contestants(
         raise ScenarioError(problem, file=f"{first} {second}")
 
     kinds = [kind] if kind else [*Kind]
-    shared_kinds = [kind for kind in kinds if {first, second} <= {*names_of[kind]}]
+    shared_kinds = []
+    for choice in kinds:
+        names = names_of[choice]
+        if first in names and second in names:
+            shared_kinds.append(choice)
     if not shared_kinds:
         raise _unknown(first, second, names_of, kinds)
     if len(shared_kinds) > 1:

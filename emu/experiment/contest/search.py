@@ -216,7 +216,11 @@ def _walk(
         candidate_loss = judge.try_out(candidate)
         gain = candidate_loss - loss
         # Where all was refused so far, anything is as good.
-        if math.isnan(gain) or gain >= 0 or rng.random() < math.exp(gain / temperature):
+        moves_on = math.isnan(gain) or gain >= 0
+        if not moves_on:
+            chance = math.exp(gain / temperature)
+            moves_on = rng.random() < chance
+        if moves_on:
             here = candidate
             loss = candidate_loss
             if loss > worst_loss:

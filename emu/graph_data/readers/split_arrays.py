@@ -163,7 +163,10 @@ def _choose_split(
 ) -> Array:
     """Return the one split of an array that is chosen; the longer axis is vertices."""
     # Nothing says which axis of a square array is that of vertices.
-    is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
+    is_square = False
+    if array.ndim == 2:
+        height, width = array.shape
+        is_square = height == width > 1
     if is_square or array.ndim > 2:
         problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
         raise DataError(problem, path=origin)

@@ -356,7 +356,10 @@ class _Iterations:
         }
         is_sent = self.volumes > 0
         is_sent &= ~np.isnan(sizes)
-        return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
+        columns = {}
+        for name, row in rows.items():
+            columns[name] = np.where(is_sent, row, np.nan)
+        return columns
 
 
 def _part(

@@ -50,8 +50,10 @@ def main() -> int:
 
     _, status = os.waitpid(inside, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGKILL and select.select([machine], [], [], _GOING)[0]:
-        _say("the lab has ended, and the command with it")
+    if code == -signal.SIGKILL:
+        readable, _, _ = select.select([machine], [], [], _GOING)
+        if readable:
+            _say("the lab has ended, and the command with it")
     return code if code >= 0 else 128 - code
 
 

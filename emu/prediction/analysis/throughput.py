@@ -149,7 +149,8 @@ def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) ->
     epochs = gaps // epoch.steps
     if epochs:
         last = epochs * epoch.steps
-        step = float(full[: last + 1].max() - full[0]) / last
+        end = full[: last + 1].max()
+        step = float(end - full[0]) / last
     rate = epoch.seeds / epoch.steps / step if step > 0 else np.inf
     return Speed(iteration, rate)
 

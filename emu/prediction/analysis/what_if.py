@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 import numpy as np
 
 from emu.errors import NodeLost, SchedulingError
-from emu.prediction.analysis.critical_path import Cause, CriticalPath
+from emu.prediction.analysis.critical_path import Cause, ChainLink, CriticalPath
 from emu.prediction.scheduling import list_rules
 from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation.simulate import makespan
@@ -435,6 +435,13 @@ def _latency(base: Change) -> Iterator[Change]:
         )
 
 
+def _task_of(link: ChainLink) -> int:
+    """Return the task of a link of a chain; -1 for a flow or a gap."""
+    if link.cause is Cause.GAP:
+        return -1
+    return link.task
+
+
 def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
     tasks = base.problem.job.tasks
     rows_of_kind: dict[str, list[int]] = defaultdict(list)
@@ -445,7 +452,7 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
     choices = [(f"every {kind}", rows) for kind, rows in rows_of_kind.items()]
 
     # Then single tasks, those that are not alone of their kind.
-    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
+    busiest = chain.sums(_task_of)
     single = []
     for row in busiest:
         if row < 0:  # a flow, or a gap

@@ -130,7 +130,8 @@ def best_placement(
     transfers = transfers or affordable(job, rates, iterations=count)
     run = reference
     if count < job.iterations:
-        columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
+        last = profile.times.shape[1] - 1
+        columns = np.linspace(0, last, count).astype(np.int64)
         run = Realization(profile.times[:, columns], profile.volumes[:, columns])
     if job.fixed and cost is None:
         only = _only(job, cluster, run, rates, count)
@@ -420,7 +421,9 @@ def repeat_profile(job: Job, profile: Profile | None) -> Realization:
     Without a profile every task takes 1 s and nothing is sent.
     """
     if profile is None:
-        profile = Profile(np.ones((len(job.tasks), 1)), np.zeros((len(job.edges), 1)))
+        seconds = np.ones((len(job.tasks), 1))
+        nothing = np.zeros((len(job.edges), 1))
+        profile = Profile(times=seconds, volumes=nothing)
     columns = np.arange(job.iterations) % profile.times.shape[1]
     return Realization(profile.times[:, columns], profile.volumes[:, columns])
 

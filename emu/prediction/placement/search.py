@@ -197,7 +197,11 @@ class _Run:
         """Begin the chain at the best of some placements."""
         memory = min(self.options.transfers, REMEMBERED)
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
-        self.chain: Record = min(chains, key=lambda chain: float(chain.cost[0]))
+
+        def cost_of(chain: Record) -> float:
+            return float(chain.cost[0])
+
+        self.chain: Record = min(chains, key=cost_of)
         self.chain.tally[lib.PROPOSED] = len(starts)
         self.chain.tally[lib.SIMULATED] = len(starts)
 

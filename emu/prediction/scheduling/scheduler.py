@@ -145,7 +145,9 @@ class Scheduler:
             if rule.looks_ahead:
                 raise ValueError(f"{policy} looks ahead: it needs a profile")
             # Other rules do not read it; only its shape is checked.
-            profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
+            no_time = np.zeros((len(job.tasks), 1))
+            no_bytes = np.zeros((len(job.edges), 1))
+            profile = Profile(times=no_time, volumes=no_bytes)
         check_rows(job, profile)
 
         self._job = job
@@ -475,4 +477,5 @@ def _ends_of(ends: Sequence[End]) -> Any:
 
 
 def _rows(count: int, *columns: NDArray[Any]) -> list[tuple[Any, ...]]:
-    return list(zip(*(column[:count].tolist() for column in columns), strict=True))
+    lists = [column[:count].tolist() for column in columns]
+    return list(zip(*lists, strict=True))

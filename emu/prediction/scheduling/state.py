@@ -156,7 +156,8 @@ class Log:
             rows |= {"task_start": tasks, "task_end": tasks, "flow_start": edges}
 
         # One block for all: five small ones took longer to get than to fill.
-        block = np.full((sum(rows.values()), job.iterations), np.nan)
+        count_of_rows = sum(rows.values())
+        block = np.full((count_of_rows, job.iterations), np.nan)
         start = pointer(block)
         first = 0
         for name, count in rows.items():
@@ -167,7 +168,8 @@ class Log:
 
         # -1: nothing has arrived.
         self.reads = np.full((job.latest.size, job.iterations), -1)
-        self.quotas = np.zeros((looks, len(job.tuners["tuned"])), np.int64)
+        tuners = len(job.tuners["tuned"])
+        self.quotas = np.zeros((looks, tuners), np.int64)
         c.reads = pointer(self.reads)
         c.quotas = pointer(self.quotas)
         c.tuning_room = looks
@@ -232,7 +234,8 @@ class State:
     @cached_property
     def base(self) -> Floats:
         """Bytes that the group of every edge was served when its flow began."""
-        return self._view(self.c.base, len(self._job.source)).view(np.float64)
+        bits = self._view(self.c.base, len(self._job.source))
+        return bits.view(np.float64)
 
     @cached_property
     def _tunings(self) -> Ints:

@@ -70,6 +70,9 @@ def simulate(
     if recorder is not None or state.looks > _LOOKS:
         _, state = run.carry_out(recorder=recorder, looks=state.looks)
     log = state.log
+    # Volumes are drawn for all iterations, also for those that an edge never sends.
+    is_never_ready = np.isnan(log.flow_ready)
+    flow_bytes = np.where(is_never_ready, np.nan, realization.volumes)
     return Schedule(
         problem=problem,
         task_start=log.task_start,
@@ -77,8 +80,7 @@ def simulate(
         flow_ready=log.flow_ready,
         flow_start=log.flow_start,
         flow_end=log.flow_end,
-        # Volumes are drawn for all iterations, also for those that an edge never sends.
-        flow_bytes=np.where(np.isnan(log.flow_ready), np.nan, realization.volumes),
+        flow_bytes=flow_bytes,
         rates=rates,
         reads=log.reads if log.reads.size else None,
         quotas=state.quotas,

@@ -441,8 +441,10 @@ class ClusterSection(Section):
         defaults = self._defaults
         for name, machine in self.by_name.items():
             offers = defaults | machine.amounts()
-            lacks = [key for key in needed if offers.get(key, inf) < needed[key]]
-            if not lacks:
+            has_all = all(
+                offers.get(key, inf) >= amount for key, amount in needed.items()
+            )
+            if has_all:
                 names.append(name)
         return tuple(names)
 

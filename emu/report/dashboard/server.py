@@ -65,12 +65,18 @@ def metrics(status: Status) -> str:
         metric = _metric(name, kind, text, ({}, value))
         lines.append(metric)
     for key, name, kind, text in _OF_PORTS:
-        ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
+        ports = []
+        for port in status.ports:
+            labels = {"port": port.port}
+            ports.append((labels, getattr(port, key)))
         meaning = f"{text} a direction of a NIC or another link"
         metric = _metric(name, kind, meaning, *ports)
         lines.append(metric)
 
-    figures = [({"figure": name}, value) for name, value in status.figures.items()]
+    figures = []
+    for name, value in status.figures.items():
+        labels = {"figure": name}
+        figures.append((labels, value))
     meaning = "Mean of what the tasks reported last"
     metric = _metric("training_figure", "gauge", meaning, *figures)
     lines.append(metric)

@@ -240,7 +240,8 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
     ends = np.stack(places, axis=1)
     ports = 2 * ends + np.arange(2)  # out of the source, into the destination
     port = ports.ravel()
-    message: NDArray[np.int64] = np.repeat(np.arange(len(rows)), 2)
+    numbers = np.arange(len(rows))
+    message: NDArray[np.int64] = np.repeat(numbers, 2)
 
     first = rows["first"]
     last = rows["last"]
@@ -455,7 +456,11 @@ def _no_traffic(lab: LabResult) -> Traffic:
     """Return what is known of a lab whose packets are not."""
     names = tuple(lab["nics"])
     nics = lab["nics"]
-    rates = [[nics[name][direction] for name in names] for direction in ("out", "in")]
+    rates = []
+    for direction in ("out", "in"):
+        row = [nics[name][direction] for name in names]
+        rates.append(row)
+
     return Traffic(
         packets=np.zeros(0, PACKET),
         machines=names,

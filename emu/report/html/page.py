@@ -369,7 +369,11 @@ def _body(
     best = None if recorded is None else recorded.emulated or recorded.simulated
     name = str(result.get("scenario", "run"))
     settings = facts.setting(result)
-    notes = part("title", lambda: ", ".join(f.note for f in settings if f.note))
+
+    def join_notes() -> str:
+        return ", ".join(fact.note for fact in settings if fact.note)
+
+    notes = part("title", join_notes)
     parts = []
     if best is not None:
         sentences = part("critical path", lambda: story(best))

@@ -58,7 +58,8 @@ def estimate(
 
     rows = counts.rows.sum(axis=2)
     np.fill_diagonal(rows, 0.0)
-    fetched = float((row * rows.sum(axis=1) * seconds).max())
+    bytes_of_machine = row * rows.sum(axis=1)
+    fetched = float((bytes_of_machine * seconds).max())
     # Sums forward, and their gradients back.
     sums = 2 * both_ways(width * counts.destinations)
     return both_ways(share_bytes(strategy, counts)) + fetched + sums

@@ -37,7 +37,8 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     from emu.graph_data import open_layers  # noqa: PLC0415 - numpy
 
     dataset, graphs = open_layers(job.settings)
-    parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
+    graph = graphs[0]
+    parts = [graph.part(number) for number in range(graph.parts)]
     computed_vertices = [np.concatenate([part.local, part.held]) for part in parts]
     is_kept = job.settings["cache_features"]
     reads = [part.vertices for part in parts] if is_kept else computed_vertices

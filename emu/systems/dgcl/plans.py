@@ -294,7 +294,10 @@ def _check_tables(plan: GatherPlan) -> None:
         raise PlanError(f"its arrays are of types {words}")
     shapes = [table.shape for table in tables]
     ends = plan.bounds.size
-    if shapes != [(ends - 1, 3), (ends,), (plan.rows.size,)]:
+    of_steps = (ends - 1, 3)
+    of_bounds = (ends,)
+    of_rows = (plan.rows.size,)
+    if shapes != [of_steps, of_bounds, of_rows]:
         words = ", ".join(map(str, shapes))
         raise PlanError(f"its arrays have shapes {words}")
 

@@ -22,8 +22,10 @@ def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
     # A server begins with its own, a worker with that of all servers; where workers
     # sum gradients, all begin with that of the first.
     holders, workers = _holders(job)
-    own = {} if holders[0] in workers else {name: (name,) for name in holders}
-    return own | dict.fromkeys(workers, holders)
+    states_of = {}
+    if holders[0] not in workers:
+        states_of = {server: (server,) for server in holders}
+    return states_of | dict.fromkeys(workers, holders)
 
 
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
@@ -32,8 +34,8 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     dataset = open_for(job.settings)
     (holders, _) = _holders(job)
     model = job.settings["model"]
-    length = dataset.feature_length
-    sizes = shard_sizes(parameter_count(model, length, dataset.classes), len(holders))
+    parameters = parameter_count(model, dataset.feature_length, dataset.classes)
+    sizes = shard_sizes(parameters, len(holders))
     return {name: (size,) for name, size in zip(holders, sizes, strict=True)}
 
 

@@ -128,7 +128,10 @@ def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
         if asks_by_hops:
             yield from _hops(section, sampler, "sampler_hop")
             yield _part(section, sampler, "fetch", "sampler_fetch")
-    workers = [of_kind("worker", f"w{i}", worker=i) for i in range(section.workers)]
+    workers = []
+    for i in range(section.workers):
+        worker_task = of_kind("worker", f"w{i}", worker=i)
+        workers.append(worker_task)
     yield from workers
 
     if has_servers:

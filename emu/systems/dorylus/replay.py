@@ -353,8 +353,11 @@ class Replay:
             return self._loss(place).gradient
 
         above = place.above
-        steps = {(step.kind, step.layer): step.name for step in self._section.steps}
-        gather = steps["gather_back", above.layer]
+        names = {}
+        for step in self._section.steps:
+            names[step.kind, step.layer] = step.name
+
+        gather = names["gather_back", above.layer]
         rows = self._read_rows(gather, above, self._of_gathered)
         # dH = A^T (dZ W^T): a lambda sends dZ W^T, the gather back multiplies with A^T.
         sums = self._sums(place.interval, rows, backward=True)

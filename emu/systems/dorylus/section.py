@@ -82,7 +82,10 @@ class DorylusJobSection(DorylusKeys):
         """
         names = cluster.names
         servers = self.ranks(names)
-        if not servers or not {*servers} <= {*names} or len({*servers}) < len(servers):
+        distinct = {*servers}
+        is_known = distinct <= {*names}
+        has_twice = len(distinct) < len(servers)
+        if not servers or not is_known or has_twice:
             return cluster  # errors of their own
 
         by_name = cluster.by_name

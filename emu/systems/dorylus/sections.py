@@ -138,7 +138,9 @@ class SlowLambdasSection(Section):
     def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Return factors of (lambda, epoch); epochs that follow change none before."""
         # Drawn epoch by epoch, so that a longer job has the same ones first.
-        draws = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
+        lambdas, epochs = shape
+        generator = np.random.default_rng([seed, 7])
+        draws = generator.random((epochs, lambdas, 2)).T
         is_slow = draws[0] < self.share
         extra = np.full(shape, self.factor - 1.0)
         if self.spread == "exponential":

@@ -121,7 +121,8 @@ def _vectors(job: Job) -> Lengths:
 def _tasks_with_state(job: Job) -> Holders:
     """Return the tasks of machines, each of which goes on from its own state."""
     kind = PHASES["Mf"]
-    return {task.name: (task.name,) for task in job.tasks if task.kind == kind}
+    names = [task.name for task in job.tasks if task.kind == kind]
+    return {name: (name,) for name in names}
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:

@@ -124,7 +124,8 @@ def _checked(
     sender: EdgeSpec,
     count: int,
 ) -> Ids:
-    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+    is_outside = (numbers < 0) | (numbers >= count)
+    if is_outside.any():
         raise NodeMisbehaved(f"{sender.peer}: a share names what is not there")
     return numbers
 

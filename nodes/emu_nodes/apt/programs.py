@@ -122,7 +122,9 @@ class AptStore(AskedStore):
         if self._columns is None:
             return super()._read_ids(sender, inputs, name)
         ids = tensor(inputs[sender.edge], name, sender)
-        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self._columns):
+        vertices = len(self._columns)
+        is_outside = (ids < 0) | (ids >= vertices)
+        if is_outside.any():
             raise NodeMisbehaved(f"{sender.peer} asked for vertices that are not there")
         return ids
 
