@@ -214,30 +214,27 @@ def _amount(found: object) -> float:
             f"resource: write {key}: {value} without a key above it"
         )
 
-    # A truth value is a whole number to Python.
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
-            f"found {found!r}, write a number or a size such as '48 GB'"
-        )
-    if not found >= 0:  # nor nan
-        raise ValueError(f"found {found}, write a number that is not negative")
-    # A whole number of YAML has as many digits as it likes.
-    if found > _MOST_AMOUNT:
-        raise ValueError(f"found {found}, write {_MOST_AMOUNT:g} or less")
-    return float(found)
+    kind = "a number or a size such as '48 GB'"
+    return _limit(found, kind, most=_MOST_AMOUNT)
 
 
 def _pieces(found: object) -> float:
+    kind = (
+        "how many, a number without a unit such as 2; sizes are memory and gpu_memory"
+    )
+    return _limit(found, kind, most=_MOST_PIECES)
+
+
+def _limit(found: object, kind: str, *, most: float) -> float:
+    """Return a number from 0 to the most; raise ValueError for anything else."""
     # A truth value is a whole number to Python.
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
-            f"found {found!r}, write how many, a number without a unit such as 2; "
-            "sizes are memory and gpu_memory"
-        )
+        raise ValueError(f"found {found!r}, write {kind}")  # noqa: TRY004 - pydantic collects ValueErrors
     if not found >= 0:  # nor nan
         raise ValueError(f"found {found}, write a number that is not negative")
-    if found > _MOST_PIECES:
-        raise ValueError(f"found {found}, write {_MOST_PIECES} or less")
+    # A whole number of YAML has as many digits as it likes.
+    if found > most:
+        raise ValueError(f"found {found}, write {most:g} or less")
     return float(found)
 
 
