@@ -297,14 +297,12 @@ class Answer:
     @property
     def steps(self) -> float:
         """Mean over the seeds, to the target."""
-        steps = [look.step for look in self.looks.values()]
-        return sum(steps) / len(steps)
+        return sum(look.step for look in self.looks.values()) / len(self.looks)
 
     @property
     def epochs(self) -> float:
         """Mean over the seeds, to the target: training vertices seen over all."""
-        seeds = [look.seeds for look in self.looks.values()]
-        vertices = sum(seeds) / len(seeds)
+        vertices = sum(look.seeds for look in self.looks.values()) / len(self.looks)
         return vertices / self.train
 
     @property
@@ -314,11 +312,7 @@ class Answer:
         # A target that was not reached leaves the curve that came short of it.
         if curve:
             return {self.question.scenario.seed: curve}
-        curves = {}
-        for seed, draw in self.draws.items():
-            if draw.curve:
-                curves[seed] = draw.curve
-        return curves
+        return {seed: draw.curve for seed, draw in self.draws.items() if draw.curve}
 
     @property
     def placing(self) -> Result:
@@ -502,8 +496,7 @@ def _answer_first(question: Question) -> Answer:
     # The file as it stands is left to `prepare`, as in `emu simulate`.
     if question.row and not has_machines:
         row = row_of(question)
-        attempts = [row.try_on(names) for names in row.machine_sets()]
-        machines = row.choose(attempts)
+        machines = row.choose([row.try_on(names) for names in row.machine_sets()])
         question = replace(question, machines=machines)
     first_answer = _answer_seed(question, question.scenario.seed)
     ready = first_answer.experiment

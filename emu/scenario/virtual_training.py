@@ -296,9 +296,7 @@ def _train(
     look_steps = np.union1d(looks, [steps])
     places = {int(step): place for place, step in enumerate(look_steps)}
     count = len(look_steps)
-    accuracy = {}
-    for split in ("train", "valid", "test"):
-        accuracy[split] = np.full(count, np.nan)
+    accuracy = {split: np.full(count, np.nan) for split in ("train", "valid", "test")}
     run = Progress(
         loss=np.empty(0),
         looks=look_steps,

@@ -233,9 +233,7 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, Array]:
     named_coflows = _numbered(job.coflows, first=tasks)
     coflow = destination
     if named_coflows:
-        coflow = _ints(
-            named_coflows.get(edge.coflow, edge.destination) for edge in job.edges
-        )
+        coflow = _ints(named_coflows.get(e.coflow, e.destination) for e in job.edges)
     coflows = tasks + len(named_coflows)
     return {
         "source": source,
