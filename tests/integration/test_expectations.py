@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+import emu
 from emu.cli import app
 from emu.cli.repeat_runs import judge
 from emu.errors import ExpectationMissed
@@ -193,8 +194,9 @@ def marked(
     pytester.makepyfile(test_them="import pytest\n" + "\n".join(tests))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        patch.setattr(emu, "run", emu.run)  # restored behind what REPLAY has set
         plugin = ["-p", "emu.pytest_plugin", "-v", "-rs"]
-        done = pytester.runpytest_subprocess(*plugin, *options)
+        done = pytester.runpytest_inprocess(*plugin, *options)
     found = re.findall(r"^test_them.py::test_\d+ (\w+)", str(done.stdout), re.MULTILINE)
     assert len([*copy.parent.glob("again-*")]) == found.count("FAILED")
     return done, found

@@ -171,6 +171,16 @@ def test_deaths_while_a_job_is_down_are_taken_by_time() -> None:
     assert fallen == (first, second, third)
 
 
+def test_a_later_death_with_a_longer_recovery_lengthens_no_earlier_one() -> None:
+    """The first has the job down for 1.5 s, until 3.7 s: it runs again at 4."""
+    first = Kill(2.2, "a", ("a",), recovery=1.5)
+    later = Kill(4.0, "a", ("a",), recovery=4.0)
+
+    found = attempts(part, [first, later], Rules(2, 9.0, 0, ()))
+
+    assert [death.recovery for death in found.killed] == [1.5, 4.0]
+
+
 def test_a_kill_as_the_last_of_its_processes_ends_is_a_tie() -> None:
     """Task a ends at 6 s, b at 3: at 3 s a kill of both is none yet."""
     tasks = f"[{{name: a, time: {STEP} s}}, {{name: b, time: {STEP / 2} s}}]"
