@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import NodeMisbehaved
+from emu.graph_data import open_for
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 from emu.problem import Task
@@ -96,6 +97,40 @@ def test_a_store_refuses_vertices_that_are_not_there(vertex: int) -> None:
 
         with pytest.raises(NodeMisbehaved):
             fresh.programs[task].run(0, wrong)
+
+    # Nor one that counts from the end, and would be of this very store.
+    dataset = open_for(job.settings)
+    own = int(np.flatnonzero(dataset.owner == 1)[0])
+    inputs = payloads_into(run, "g1", 0)
+    alias = np.array([own - dataset.vertices])
+    with pytest.raises(NodeMisbehaved, match="vertices of other stores"):
+        fresh.programs["g1"].run(0, replaced(inputs, min(inputs), vertices=alias))
+
+
+@pytest.mark.parametrize("sampling", ["oneshot", "multiround"])
+def test_a_sampler_tells_of_its_batch_and_keeps_nothing_of_it(sampling: str) -> None:
+    job = small_job(2, sampling=sampling)
+    run = drive(job)
+    sampler: Any = run.programs["s1"]
+    batch = sampler._data.batch(1, 1)
+
+    figures = run.reports["s1", 1]
+    assert figures["input_vertices"] == batch.sizes[0] > batch.sizes[-1]
+    assert figures["edges"] == sum(len(source) for source, _ in batch.edges)
+    assert sampler._growing == {}
+
+
+def test_stores_count_what_they_send_to_all_samplers() -> None:
+    job = small_job(1, sampling="multiround")
+    run = drive(job)
+    for task, name, figure in (
+        ("g1", "features", "rows"),
+        ("g1.hop1", "source", "edges"),
+    ):
+        position = job.index(task)
+        sent = [run.payloads[edge, 0][name] for edge in job.out_edges(position)]
+        assert len(sent) > 1
+        assert run.reports[task, 0][figure] == sum(map(len, sent))
 
 
 def test_a_sampler_refuses_edges_to_vertices_it_never_asked_for() -> None:
