@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic_core import core_schema
+from typing_extensions import override
 
 from emu.emulation import shaping
 from emu.emulation.shaping import EmulationSettings
@@ -353,6 +354,11 @@ class SeveralJobsSection(JobSection):
     # Lengths and windows are those of each job: no number here is one of all.
     iterations: None = None
     credit_window: Literal["of each job"] = "of each job"
+
+    @property
+    @override
+    def length(self) -> str:
+        return "iterations of each job"
 
 
 class ProgramSection(Section):

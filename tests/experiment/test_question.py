@@ -66,6 +66,17 @@ def test_python_and_the_engine_agree_on_deaths() -> None:
     assert ask(emu.place(scenario)).makespan == found.makespan
 
 
+def test_several_jobs_have_each_its_own_length() -> None:
+    scenario = scenario_of()
+    jobs = [
+        {"name": name, "job": {**FILE["job"], "iterations": count}}
+        for name, count in (("x", 3), ("y", 2))
+    ]
+    both = load(scenario, {"job": None, "jobs": jobs})
+
+    assert ask(both).premises.length == "iterations of each job"
+
+
 @pytest.mark.parametrize("row", ["", "dgtp", "distdgl", "p3.none", "dgcl"])
 def test_an_answer_asked_again_is_the_same(row: str) -> None:
     """Its question holds the machines that were chosen."""
