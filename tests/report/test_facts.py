@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from emu.report.death_bands import death_bands
+from emu.report.explanation_tables import MOST_JOBS
 from emu.report.facts import _prediction, _virtual, run_facts
 
 RECOVERY = {
@@ -121,3 +122,22 @@ def test_what_has_no_prediction_is_not_judged_and_says_why() -> None:
     (fact,) = _prediction({"error": None, "outcome": None, "reasons": reasons})
     assert (fact.value, fact.note) == ("not judged", "one way; and another")
     assert [*_prediction(None)] == []
+
+
+def test_of_very_many_jobs_those_that_were_slowed_down_most_are_told() -> None:
+    """The slowest stands in the middle of the result, the fastest at both ends."""
+    count = MOST_JOBS + 4
+    jobs = [
+        {
+            "job": f"j{n}",
+            "slowdown": 1.0 + min(n, count - n),
+            "alone": 3.0,
+            "seconds": 6.0,
+        }
+        for n in range(count)
+    ]
+    told = [fact.label for fact in run_facts({"jobs": jobs})]
+    slowest = max(jobs, key=lambda job: job["slowdown"])
+    assert told[:2] == ["jobs", f"job {slowest['job']}"]
+    assert len(told) == MOST_JOBS + 1
+    assert not {"job j0", "job j1", f"job j{count - 1}"} & {*told}

@@ -20,7 +20,7 @@ from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import optimality_line, placement_gap
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Machine, Realization, Task
+from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
 from emu.report.explanation_tables import placing_line
 from emu.scenario import (
     Experiment,
@@ -245,3 +245,24 @@ def test_short_searches_see_volumes_of_the_whole_job(
     assert searches
     assert all(seen.volumes[:, -1].sum() > 0 for seen in searches)
     assert all(seen.times.shape[1] < 40 for seen in searches)
+
+
+def job_with_stores(count: int) -> Job:
+    """Return stores that send a sampler two flows each, one for the next iteration."""
+    stores = [Task(f"g{n}", "graph_store", pinned=f"m{n}") for n in range(count)]
+    sampler = Task("s", "sampler")
+    edges = []
+    for store in range(count):
+        edges += [Edge(store, count), Edge(store, count, lag=1)]
+    return Job((*stores, sampler), tuple(edges), 2)
+
+
+def test_fewer_stores_share_what_all_had_of_each_flow() -> None:
+    """Three of unequal volumes as two: 60 and 90 bytes at once, 6 and 3 ahead."""
+    volumes = [[10.0, 20.0], [1.0, 0.0], [20.0, 30.0], [2.0, 1.0], [30.0, 40.0], [3, 2]]
+    times = [[4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [7.0, 8.0]]
+    run = Realization(np.array(times), np.array(volumes))
+    found = machine_choice.shared_evenly(job_with_stores(3), run, job_with_stores(2))
+
+    assert found.times.tolist() == [[4.0, 4.0], [4.0, 4.0], [7.0, 8.0]]
+    assert found.volumes.tolist() == [[30.0, 45.0], [3.0, 1.5]] * 2

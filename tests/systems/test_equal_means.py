@@ -296,6 +296,17 @@ def test_a_row_says_where_its_features_lie_and_what_its_gpus_hold() -> None:
     assert answer_json(pushed, pulled)["gpu_memory"] == {"m0": sizes["p3.none"]}
 
 
+def test_gpus_take_turns_by_their_number_where_no_slots_are_stated() -> None:
+    machines = {
+        "cluster.machines[1].gpu": 3,
+        "cluster.machines[2].gpu": 4,
+        "cluster.machines[2].slots": {"gpu": 2},
+    }
+    changes = machines | {"job.features": "device"}
+    sections = load(scenario_of(3), changes).cluster.machines
+    assert [machine.slots["gpu"] for machine in sections] == [1, 3, 2]
+
+
 def test_rows_on_a_device_take_one() -> None:
     base = load(scenario_of(2), {"job.features": "device"})
     assert build_job(base).tasks[0].takes == "gpu"
