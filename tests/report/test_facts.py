@@ -136,7 +136,8 @@ def test_of_very_many_jobs_those_that_were_slowed_down_most_are_told() -> None:
         }
         for n in range(count)
     ]
-    told = [fact.label for fact in run_facts({"jobs": jobs})]
+    labels = [fact.label for fact in run_facts({"jobs": jobs})]
+    told = [label for label in labels if label.startswith("job")]
     slowest = max(jobs, key=lambda job: job["slowdown"])
     assert told[:2] == ["jobs", f"job {slowest['job']}"]
     assert len(told) == MOST_JOBS + 1
