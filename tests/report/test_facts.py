@@ -127,7 +127,7 @@ def test_what_has_no_prediction_is_not_judged_and_says_why() -> None:
 def test_of_very_many_jobs_those_that_were_slowed_down_most_are_told() -> None:
     """The slowest stands in the middle of the result, the fastest at both ends."""
     count = MOST_JOBS + 4
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {
             "job": f"j{n}",
             "slowdown": 1.0 + min(n, count - n),
