@@ -33,6 +33,19 @@ def epoch_of(plan: BatchPlan, train: np.ndarray, sampler: int, epoch: int) -> li
     return [int(vertex) for batch in batches for vertex in batch]
 
 
+@pytest.mark.parametrize("epoch", ["replicate", "shard", "local"])
+def test_seeds_after_each_step_are_those_of_all_batches(epoch: str) -> None:
+    """17 vertices among 3 samplers: shards are as long as the shortest, shares not."""
+    plan = replace(PLAN, batch_size=2, epoch=epoch)
+    train = np.arange(17)
+    seen = [
+        sum(len(plan.seeds(train, sampler, step)) for sampler in range(3))
+        for step in range(20)
+    ]
+    steps = np.arange(1, 21)
+    assert plan.seeds_after(17, steps).tolist() == np.cumsum(seen).tolist()
+
+
 def test_a_longer_shard_ends_its_epoch_with_the_shortest() -> None:
     """Of 3 vertices, the second of two shards holds 2.
 

@@ -1,4 +1,4 @@
-"""Shortest ways by hand: of one cost the first found, ties told, ends not run through."""
+"""Shortest ways by hand: the first found of one cost, ties, ends not run through."""
 
 from __future__ import annotations
 

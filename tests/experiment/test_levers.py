@@ -1,0 +1,130 @@
+"""Figures of a file that may be others: what each changes, where a search begins."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from emu.experiment.levers import Lever, list_levers
+from emu.scenario import Scenario, load
+from emu.scenario.scenario_file import loads
+
+#: Unequal in and out, of which out of the second rack is the slowest; b is the dearest,
+#: and the longest latency is that of a, on the way out.
+FILE: dict[str, Any] = {
+    "cluster": {
+        "machines": [
+            {
+                "name": "a",
+                "price": "1 $/h",
+                "nic": {
+                    "in": "10 MB/s",
+                    "out": "20 MB/s",
+                    "latency": {"in": "1 ms", "out": "4 ms"},
+                },
+            },
+            {
+                "name": "b",
+                "price": "5 $/h",
+                "nic": {
+                    "in": "30 MB/s",
+                    "out": "40 MB/s",
+                    "latency": {"in": "2 ms", "out": "3 ms"},
+                },
+            },
+            {"name": "c", "price": "2 $/h", "nic": "50 MB/s", "device": "quick"},
+        ],
+        "racks": [
+            {
+                "name": "r",
+                "machines": ["a", "b"],
+                "uplink": {"in": "7 MB/s", "out": "6 MB/s"},
+            },
+        ],
+    },
+    "job": {
+        "system": "data_parallel",
+        "dataset": {"name": "products-like", "scale": 0.0005},
+        "model": {"hidden": 24, "layers": 2},
+        "fanouts": [2, 2],
+        "batch_size": 4,
+        "iterations": 3,
+        "rates": {
+            "aggregate": "20 ps",
+            "multiply": "0.4 ps",
+            "sample": "30 ns",
+            "collect": {"default": "200 ps", "quick": "50 ps"},
+            "step": "0.5 ns",
+            "launch": "50 us",
+        },
+    },
+}
+
+
+def levers() -> tuple[Scenario, dict[str, Lever]]:
+    scenario = loads(json.dumps(FILE))
+    found = list_levers(scenario, priced=True)
+    return scenario, {lever.name: lever for lever in found}
+
+
+def nics_of(scenario: Scenario) -> list[tuple[float, ...]]:
+    """Return rates in MB/s and latencies in ms, in and out, of every machine."""
+    nics = [machine.nic for machine in scenario.cluster.machines]
+    return [
+        (
+            nic.inward / 1e6,
+            nic.outward / 1e6,
+            nic.latency.inward * 1e3,
+            nic.latency.outward * 1e3,
+        )
+        for nic in nics
+    ]
+
+
+def test_a_network_is_faster_both_ways_and_as_late_as_before() -> None:
+    scenario, found = levers()
+    faster = load(scenario, found["network"].edit(2.0))
+
+    expected = [(20, 40, 1, 4), (60, 80, 2, 3), (100, 100, 0, 0)]
+    assert nics_of(faster) == [pytest.approx(nic) for nic in expected]
+    (rack,) = faster.cluster.racks
+    assert (rack.uplink.inward, rack.uplink.outward) == pytest.approx((14e6, 12e6))
+
+
+def test_latencies_are_one_of_all_and_begin_at_the_longest() -> None:
+    scenario, found = levers()
+    assert found["latency of NICs"].now == pytest.approx(4e-3)
+    later = load(scenario, found["latency of NICs"].edit(9e-3))
+
+    expected = [(10, 20, 9, 9), (30, 40, 9, 9), (50, 50, 9, 9)]
+    assert nics_of(later) == [pytest.approx(nic) for nic in expected]
+
+
+def test_the_dearest_machine_alone_is_dearer() -> None:
+    scenario, found = levers()
+    dearer = load(scenario, found["the dearest machines"].edit(3.0))
+    assert [machine.price for machine in dearer.cluster.machines] == [
+        machine.price and machine.price * factor
+        for machine, factor in zip(scenario.cluster.machines, (1, 3, 1), strict=True)
+    ]
+
+
+def test_collecting_is_as_much_faster_on_every_device() -> None:
+    scenario, found = levers()
+    rates = load(scenario, found["collecting"].edit(4.0)).job.operation_rates
+    assert rates is not None
+    assert rates.stated["collect"] == pytest.approx(
+        {"default": 5e-11, "quick": 1.25e-11}
+    )
+
+
+def test_widths_are_whole_and_end_where_a_file_does() -> None:
+    _, found = levers()
+    assert found["features"].ends == [6, 1600]
+    assert found["hidden width"].ends == [2, 384]
+    wide = Lever("w", lambda _: {}, str, now=8_000, most=10_000, whole=True)
+    assert wide.ends == [500, 10_000]
+    narrow = Lever("w", lambda _: {}, str, now=1, whole=True)
+    assert narrow.ends == [16]
