@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -260,3 +261,15 @@ def test_a_deadline_wakes_no_later_wait_of_its_rank() -> None:
     with pytest.raises(Deadlock):
         list(clocks.go_on())
     assert network.now == 5.0
+
+
+def test_messages_that_delay_a_rank_put_off_what_it_may_post() -> None:
+    """At 10 s one computes at 5 s, another at 4.75 s, delayed by 0.5 s."""
+    network: Any = SimpleNamespace(now=10.0)
+    clocks = VirtualTime(network, 2, 2, lambda rank: 0.5 * rank)
+    clocks.ranks[0].clock = 5.0
+    clocks.ranks[1].clock = 4.75
+
+    assert clocks._horizon() == 5.0
+    clocks.ranks[0].clock = 6.0
+    assert clocks._horizon() == 5.25

@@ -12,7 +12,7 @@ from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
-from emu.lab.fitting.periods import usual_size
+from emu.lab.fitting.periods import _rank, usual_size
 from emu.lab.fitting.steps import FULL
 from emu.prediction.analysis.traffic import PACKET, Traffic
 from tests import draws
@@ -157,3 +157,17 @@ def test_the_usual_size_is_in_the_middle_of_all_bytes() -> None:
     """Two large messages have more bytes than many small ones."""
     assert usual_size([900, *[10] * 20, 1000]) == 900
     assert usual_size([90, *[10] * 20]) == 10
+
+
+@pytest.mark.parametrize("steady", [[0.0, 2.0, 4.0, 6.0], [0.0, 1.0, 2.0, 3.5]])
+def test_of_periods_the_longest_is_first_and_of_these_the_steadiest(
+    steady: list[float],
+) -> None:
+    longest = [0.0, 1.0, 3.0, 6.0, 9.0]
+    unsteady = [0.0, 1.0, 3.0, 6.0]
+
+    def rank(times: list[float]) -> tuple[int, float]:
+        return _rank(np.array(times))
+
+    in_order = sorted([unsteady, steady, longest], key=rank)
+    assert in_order == [longest, steady, unsteady]
