@@ -168,7 +168,7 @@ BROKEN = [
     (GOOD, "cpu: 8", "cpu: 8 GB", 3, "cluster.machines[0].cpu",
      "found '8 GB', write how many, a number without a unit such as 2; sizes are "),
     (GOOD, "cpu: 8", "gpu: 1e30", 3, "cluster.machines[0].gpu",
-     "found 1e+30, write 10000 or less"),
+     "found 1e+30, write 1e+09 or less"),
     (GOOD, "cpu: 8", "resources: {cpu: 8}", 3, "cluster.machines[0].resources",
      "found {'cpu': 8}, but a key that is not known is the amount of one resource: "),
     (GOOD, "cpu: 2", "tpu: 2", 11, "job.tasks[1].demands.tpu",

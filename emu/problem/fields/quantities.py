@@ -198,8 +198,9 @@ def combine(function: Callable[..., float], *times: PerDevice) -> PerDevice:
     return results
 
 
-#: Cores or devices of a machine: more are beyond any host, not beyond a typo.
-_MOST_PIECES = 10_000
+#: Cores or devices of a machine: some write a million for as many as one likes, and
+#: more than a billion are bytes.
+_MOST_PIECES = 10**9
 #: Of any other resource, in whatever unit: as of sizes, 10**12 TB.
 _MOST_AMOUNT = 1e24
 
