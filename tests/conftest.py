@@ -24,6 +24,7 @@ from emu.prediction.analysis import task_moves
 from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
 from tests import draws
+from tests.bytecode import compile_product, kept_bytecode
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 from tests.warm_agents import agents_are_warm, warm_agents
@@ -64,6 +65,12 @@ def _says_so(path: Path) -> bool:
     return "mark.emulation" in text or "mark.netns" in text
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the product before workers are there, and processes of tests."""
+    if not hasattr(config, "workerinput"):
+        compile_product()
+
+
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
@@ -91,7 +98,7 @@ def pytest_collection() -> Generator[None, object, object]:
     """
     gc.disable()
     try:
-        with one_thread():
+        with one_thread(), kept_bytecode():
             return (yield)
     finally:
         gc.enable()

@@ -27,15 +27,20 @@ class WarmCommands(NamedTuple):
     warm: WarmProcess
 
     def start(self, *words: str, **options: Any) -> Forked:
-        """Return the process of ``emu`` and words, which has options of a subprocess.
+        """Return the process of ``emu`` and words, as `start_module` does."""
+        return self.start_module("emu", *words, **options)
+
+    def start_module(self, module: str, *words: str, **options: Any) -> Forked:
+        """Return the process of a module, which has options of a subprocess.
 
         Its streams lead nowhere, its environment is that of this process, but where
-        options say something else.
+        options say something else. Besides ``emu`` there are agents,
+        ``emu.emulation.launch``.
         """
         with Path(os.devnull).open("r+b") as nothing:
             streams = dict.fromkeys(("stdin", "stdout", "stderr"), nothing)
             said = {"env": os.environ, **streams, **options}
-            return self.warm.fork(["-m", "emu", *words], said)
+            return self.warm.fork(["-m", module, *words], said)
 
     def run(
         self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ

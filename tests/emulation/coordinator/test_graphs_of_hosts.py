@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,8 @@ from emu.graph_data.imported import import_graph
 from emu.scenario import Scenario, load, prepare
 from emu.training import reference_training
 from tests.integration.scenarios import tiny_training, written
+from tests.warm_commands import WarmCommands
+from tests.warm_process import Forked
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed, pytest.mark.timeout(120)]
 
@@ -29,22 +29,20 @@ TOKEN = "for-this-test"  # noqa: S105
 class OtherHost(Observer):
     """Starts an agent with a cache of its own, as on another host."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, commands: WarmCommands) -> None:
         self.home = home
-        self.agent: subprocess.Popen[bytes] | None = None
+        self.commands = commands
+        self.agent: Forked | None = None
 
     @override
     def listening(self, host: str, port: int, token: str) -> None:
-        self.agent = subprocess.Popen(
-            [sys.executable, "-m", "emu.emulation.launch", f"{host}:{port}"],
-            env={
-                **os.environ,
-                "EMU_TOKEN": token,
-                "XDG_CACHE_HOME": str(self.home),
-                "EMU_DATA": "",
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        its_own = {
+            "EMU_TOKEN": token,
+            "XDG_CACHE_HOME": str(self.home),
+            "EMU_DATA": "",
+        }
+        self.agent = self.commands.start_module(
+            "emu.emulation.launch", f"{host}:{port}", env={**os.environ, **its_own}
         )
 
 
@@ -81,13 +79,13 @@ def run_on(host: OtherHost, scenario: Scenario, log: Path) -> EmulatedRun:
         )
     finally:
         assert host.agent is not None
-        host.agent.wait(20)
+        host.agent.wait_here()
 
 
 def test_a_host_gets_the_graph_that_it_lacks(
-    scenario: Scenario, tmp_path: Path
+    scenario: Scenario, tmp_path: Path, warm_commands: WarmCommands
 ) -> None:
-    host = OtherHost(tmp_path / "there")
+    host = OtherHost(tmp_path / "there", warm_commands)
     run = run_on(host, scenario, tmp_path / "log")
 
     weights, _ = reference_training(dict(scenario.to_job().settings), 3)
@@ -97,12 +95,16 @@ def test_a_host_gets_the_graph_that_it_lacks(
 
 
 def test_a_host_with_another_graph_of_that_name_is_named(
-    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    warm_commands: WarmCommands,
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path / "there"))
         import_ring(tmp_path, vertices=61)
 
     problem = r"agent .* at 127.0.0.1: mine: is another graph here .* emu data clear"
+    host = OtherHost(tmp_path / "there", warm_commands)
     with pytest.raises(NodeLost, match=problem):
-        run_on(OtherHost(tmp_path / "there"), scenario, tmp_path / "log")
+        run_on(host, scenario, tmp_path / "log")
