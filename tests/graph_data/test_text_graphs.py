@@ -170,6 +170,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("edge_index", "0 1 2 3 4\n1 2 3 4 0\n", {}, "may be a matrix"),
     ("an adjacency matrix", "0 1 0\n1 0 1\n0 1 0\n", {}, "may be a matrix"),
     ("one column", "1\n2\n", {}, "has one column.*an edge has two ends"),
+    ("one in line 2", "1,2\n3\n4,5,6\n", {}, "has one column, '3'; an edge has two"),
     ("braces first", "# a\n{x}\n1 2\n", {}, "line 2 is .*which has no column"),
     ("braces below", "1 2\n\n{'a': 1}\n", {}, "line 3 is .*which has no column"),
     ("empty", "", {}, "holds no line"),

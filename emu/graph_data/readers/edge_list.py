@@ -91,7 +91,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
         raise table.error(f"the first line, {first!r}, is no edge; if so, --header")
     if table.width < 2:
         raise table.error(
-            f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
+            f"has one column, {table.row[0]!r}; an edge has two ends, with "
             "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
         )
 
