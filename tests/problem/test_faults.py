@@ -168,6 +168,8 @@ def test_of_an_iteration_that_has_not_ended_yet_no_kill_is_due(
     kill = Kill(math.inf, "some", processes, ended=(0, 3))
     assert next_kills([kill], 0, 0.0, lambda *_: math.inf) == Due()
     assert next_kills([kill], 2, 1.0, lambda *_: 4.0) == Due(4.0, (kill,))
+    # What had ended before the attempt has ended at its beginning.
+    assert next_kills([kill], 3, 1.0, lambda *_: 4.0) == Due(0.0, (kill,))
 
 
 PROCESSES = ("p0", "p1", "p2")

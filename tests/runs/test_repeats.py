@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,3 +155,10 @@ def test_an_iteration_ends_with_the_last_of_its_tasks() -> None:
     lengths = iteration_lengths(schedule)
     assert lengths.tolist() == pytest.approx(np.diff([0.0, *ends]).tolist())
     assert lengths.sum() == pytest.approx(schedule.makespan)
+
+
+def test_an_iteration_that_ends_after_the_next_one_leaves_it_no_time() -> None:
+    """Of two tasks; the first has one iteration fewer, and one ends at 5 s for long."""
+    ends = [[5.0, 3.0, np.nan], [2.0, 4.0, 7.0]]
+    schedule: Any = SimpleNamespace(task_end=np.array(ends))
+    assert iteration_lengths(schedule).tolist() == [5.0, 0.0, 2.0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
-from emu.lab.fitting.periods import _rank, usual_size
+from emu.lab.fitting.periods import _longest_row, _rank, usual_size
 from emu.lab.fitting.steps import FULL
 from emu.prediction.analysis.traffic import PACKET, Traffic
 from tests import draws
@@ -171,3 +173,11 @@ def test_of_periods_the_longest_is_first_and_of_these_the_steadiest(
 
     in_order = sorted([unsteady, steady, longest], key=rank)
     assert in_order == [longest, steady, unsteady]
+
+
+def test_of_rows_between_missing_bursts_the_longest_is_taken() -> None:
+    """Bursts of 90 kB every second, of which those at 2, 3 and 8 s are missing."""
+    began = np.array([0.0, 1.0, 4.0, 5.0, 6.0, 7.0, 9.0, 10.0, 11.0])
+    sent: Any = SimpleNamespace(time=began, bytes=np.full(len(began), 90_000))
+    row = _longest_row(sent, np.arange(len(began)))
+    assert row.tolist() == [4.0, 5.0, 6.0, 7.0]
