@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.cluster_section import ClusterSection, count_slots
 from emu.systems.training_section import TrainingSection
 
 
@@ -43,7 +43,7 @@ class GpuTurnsSection(TrainingSection):
         machines = []
         for machine in cluster.machines:
             # A machine that states no gpu computes on one device all the same.
-            gpus = max(int(machine.gpu or 1), 1)
+            gpus = count_slots(machine.gpu or 1)
             slots = {"gpu": gpus, **machine.slots}
             with_slots = machine.model_copy(update={"slots": slots})
             machines.append(with_slots)

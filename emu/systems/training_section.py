@@ -12,7 +12,11 @@ from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.problem import Cluster, Job, Realization, Task
-from emu.problem.fields.cluster_section import ClusterSection, MachineSection
+from emu.problem.fields.cluster_section import (
+    ClusterSection,
+    MachineSection,
+    count_slots,
+)
 from emu.problem.fields.quantities import (
     DEFAULT_DEVICE,
     DEFAULT_WINDOW,
@@ -252,10 +256,10 @@ class TrainingSection(JobSection):
         """Return the cluster with a slot per core, of machines that state these."""
 
         def with_cores(machine: MachineSection) -> MachineSection:
-            # Unstated cores are without bound; half a core runs a process as well.
+            # Unstated cores are without bound.
             if machine.cpu is None:
                 return machine
-            cores = max(int(machine.cpu), 1)
+            cores = count_slots(machine.cpu)
             slots = {CORES: cores, **machine.slots}
             return machine.model_copy(update={"slots": slots})
 

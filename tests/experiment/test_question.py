@@ -20,6 +20,7 @@ from emu.experiment.systems import Target
 from emu.graph_data import BatchPlan, open_for
 from emu.scenario import Scenario, load
 from emu.scenario.scenario_file import loads
+from emu.scenario.setup import setup_rows
 
 FILE: dict[str, Any] = {
     "cluster": {
@@ -64,6 +65,15 @@ def test_python_and_the_engine_agree_on_deaths() -> None:
     assert found.makespan == emu.simulate(scenario).makespan
     assert found.makespan > ask(scenario_of()).makespan
     assert ask(emu.place(scenario)).makespan == found.makespan
+
+
+def test_cores_beyond_any_pool_bind_nothing() -> None:
+    """They become slots of the file of what is fetched before time 0."""
+    many = [{**machine, "cpu": 20_000} for machine in FILE["cluster"]["machines"]]
+    scenario = scenario_of(cluster__machines=many)
+
+    assert setup_rows(emu.place(scenario)) == setup_rows(emu.place(scenario_of()))
+    assert ask(scenario).makespan == ask(scenario_of()).makespan
 
 
 def test_several_jobs_have_each_its_own_length() -> None:

@@ -19,6 +19,7 @@ from pydantic import (
 
 from emu.problem import Cluster, Link, Machine, Route
 from emu.problem.fields.quantities import (
+    MOST_FEW,
     Duration,
     Few,
     Name,
@@ -305,6 +306,14 @@ def names_of(name: str | None, count: int, first: int) -> list[str]:
     # Without a name the position counts all machines before, named ones too.
     last = first + count
     return [f"m{position}" for position in range(first, last)]
+
+
+def count_slots(pieces: float) -> int:
+    """Return how many slots the cores or devices of a machine are.
+
+    Half a core runs a process as well. More than a pool may have bound nothing.
+    """
+    return min(max(int(pieces), 1), MOST_FEW)
 
 
 class MachineSection(Resources):

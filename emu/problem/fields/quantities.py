@@ -337,7 +337,8 @@ Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
 #: K of a credit window.
 Window: TypeAlias = Count | Literal["unlimited"]
 #: Of machines or processes: 10,000 of a kind are beyond any host, not beyond a typo.
-Few: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10_000)]
+MOST_FEW = 10_000
+Few: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=MOST_FEW)]
 Index: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=10**7)]
 Seed: TypeAlias = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Positive: TypeAlias = Annotated[

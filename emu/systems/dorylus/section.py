@@ -18,6 +18,7 @@ from emu.problem.fields.cluster_section import (
     MachineNic,
     MachineSection,
     RackSection,
+    count_slots,
 )
 from emu.problem.fields.quantities import write_times
 from emu.problem.fields.section import Trail
@@ -139,14 +140,13 @@ class DorylusJobSection(DorylusKeys):
 
     def _slots(self, server: MachineSection) -> dict[str, int]:
         """Return the slots of a server, those that it states among them."""
-        # Half a core runs a thread as well.
-        cores = max(int(server.cpu or 1), 1)
+        cores = count_slots(server.cpu or 1)
         slots = {
             THREADS: self.threads or cores,
             LAMBDAS: self.quota,
         }
         if self.backend == "gpu":
-            slots["gpu"] = max(int(server.gpu or 1), 1)
+            slots["gpu"] = count_slots(server.gpu or 1)
         # What the cluster states of a server goes before what follows from its
         # hardware.
         return {**slots, **server.slots}
