@@ -465,3 +465,37 @@ def test_the_whole_trace_of_coflows_has_its_flows() -> None:
     workload = read_workload(FOLDER / "coflow" / "FB2010-1Hr-150-0.txt")
 
     assert workload.notes == ["526 coflows of 706,397 flows between 150 ports"]
+
+
+def test_of_an_old_and_a_new_name_of_one_figure_the_new_one_counts(
+    tmp_path: Path,
+) -> None:
+    """Also the first of two machines; a file that its own maker reads is no flow."""
+    content = json.loads(json.dumps(WORKFLOW))
+    execution = content["workflow"]["execution"]
+    execution["machines"][1]["cpu"]["count"] = 2
+    run = execution["tasks"][1]
+    run |= {"runtime": 9.0, "cores": 7, "machines": ["y", "x"]}
+    content["workflow"]["specification"]["tasks"][0]["inputFiles"].append("f")
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(content))
+    read = read_workload(file)
+
+    assert read.machines[1] == {"name": "m1", "slots": {"core": 4}}
+    assert read.tasks[1]["time"] == "2 s"
+    assert read.tasks[1]["pin"] == "m1"
+    assert read.left_out["cores of a task beyond one"] == 1
+    assert all(flow["from"] != flow["to"] for flow in read.flows)
+
+
+def test_files_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    content = json.loads(json.dumps(OLD))
+    first, second, _ = content["workflow"]["tasks"]
+    for file, folder in zip(first["files"], ("p/", "q/"), strict=True):
+        file |= {"name": "f", "path": folder}
+    second["files"] = [{"link": "input", "name": "f", "path": "q/", "size": 1000}]
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(content))
+
+    (volume,) = [f["volume"] for f in read_workload(path).flows if f["to"] == "b"]
+    assert volume == "1000.0 B"
