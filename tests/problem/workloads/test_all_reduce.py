@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.problem import Edge, Task
+from emu.problem import Edge, Job, Task
 from emu.problem.workloads import part_bounds, steps_of
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
@@ -18,6 +18,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     credit_edges,
     part_elements,
+    window_of,
 )
 from tests.golden.cases import cases
 
@@ -123,3 +124,12 @@ def test_credits_go_to_stores_where_there_are_any() -> None:
     custom = [Task(name, "custom") for name in names]
     both = credit_edges(custom, edges, 2)
     assert [(edge.source, edge.destination) for edge in both] == [(3, 0), (3, 1)]
+
+
+def test_the_window_of_a_job_is_the_least_of_its_credits_with_lag() -> None:
+    tasks = (Task("a", "worker"), Task("b", "worker"), Task("c", "worker"))
+    lags = (5, 2, 0, 3)
+    edges = [Edge(0, 1, lag=lag, credit=True) for lag in lags]
+    job = Job(tasks, (*edges, Edge(0, 2, lag=1)), 9)
+    assert window_of(job) == 2
+    assert window_of(Job(tasks, (Edge(0, 2, lag=1),), 9)) is None
