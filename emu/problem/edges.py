@@ -22,7 +22,7 @@ Tasks: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Edge:
     """A dependency of ``destination`` on ``source``, positions in ``Job.tasks``."""
 
@@ -44,27 +44,6 @@ class Edge:
     coflow: str = ""
     """Its flows that serve one iteration are a coflow with those of all edges of this
     name; empty: with all to the same task that have none."""
-
-    def __init__(
-        self,
-        source: int,
-        destination: int,
-        lag: int = 0,
-        credit: bool = False,  # noqa: FBT001, FBT002 - a field as all others
-        channel: str = "",
-        latest: bool = False,  # noqa: FBT001, FBT002
-        coflow: str = "",
-    ) -> None:
-        # What is made of a frozen class sets its fields by a call each. Large jobs have
-        # 70,000 edges: so it takes a fifth of the time.
-        values = self.__dict__
-        values["source"] = source
-        values["destination"] = destination
-        values["lag"] = lag
-        values["credit"] = credit
-        values["channel"] = channel
-        values["latest"] = latest
-        values["coflow"] = coflow
 
 
 class EdgeColumns:

@@ -12,7 +12,7 @@ and the slowest gets slower.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -294,6 +294,11 @@ def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator
             takes="",
             frees=None,
         )
+        # Not `replace`: it looks at every field of every step, a tenth of the time of
+        # building 64 ranks.
+        shared = {}
+        for field in fields(part):
+            shared[field.name] = getattr(part, field.name)
         settings = {
             "of": owner.name,
             "algorithm": algorithm,
@@ -301,34 +306,15 @@ def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator
             "rank": rank,
         }
         for step in range(len(steps) + 1):
-            yield _part_of(
-                part,
-                name=f"{owner.name}.{algorithm}{step}",
-                program=STEP,
-                settings={**settings, "step": step},
-            )
+            shared["name"] = f"{owner.name}.{algorithm}{step}"
+            shared["program"] = STEP
+            shared["settings"] = {**settings, "step": step}
+            yield Task(**shared)
         for step in range(len(steps)):
-            yield _part_of(
-                part,
-                name=f"{owner.name}.got{step}",
-                program=RECEIVE,
-                settings={**settings, "step": step},
-            )
-
-
-def _part_of(task: Task, name: str, program: str, settings: Mapping[str, Any]) -> Task:
-    """Return a task with another name, program and settings.
-
-    Not `replace`, which looks at every field and sets it by a call: it took a tenth of
-    the time of building 64 ranks, which have 8,000 steps.
-    """
-    part = Task.__new__(Task)
-    values = part.__dict__
-    values.update(task.__dict__)
-    values["name"] = name
-    values["program"] = program
-    values["settings"] = settings
-    return part
+            shared["name"] = f"{owner.name}.got{step}"
+            shared["program"] = RECEIVE
+            shared["settings"] = {**settings, "step": step}
+            yield Task(**shared)
 
 
 def all_reduce_edges(
