@@ -58,7 +58,7 @@ def compare(
     policies: str = option(
         "A,B", "Rate policies, or all; default: the scenario's.", ""
     ),
-    placements: str = option("A,B", "Placements; default: the scenario's.", ""),
+    placements: str = option("A,B", "Placements, or all; default: the scenario's.", ""),
     move: list[str] | None = option("TASK=MACHINE", "Show it with this task moved."),
     swap: list[str] | None = option("TASK,TASK", "Show it with these tasks swapped."),
     seeds: int = option(
@@ -148,9 +148,7 @@ def compare(
         )
         show_systems(scenario, results, to, write, json_target, explain=explain)
         write_systems(scenario, results, to, form, out, open_it=open_it)
-        # Of all systems some cannot be: their rows say so, and the others stand.
-        judged_rows = [row for row in results if "all" not in rows or not row.refused]
-        judge_rows(scenario, [(row.system, row) for row in judged_rows])
+        _judge_rows(scenario, [(row.system, row) for row in results], rows)
     else:
         base = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -164,7 +162,8 @@ def compare(
             jobs=jobs,
         )
         _show_variants(base, candidates, write, json_target)
-        judge_rows(base.scenario, [(row.name, row.answer) for row in candidates])
+        pairs = [(row.name, row.answer) for row in candidates]
+        _judge_rows(base.scenario, pairs, split_words(placements))
 
 
 def _is_measured(path: Path) -> bool:
@@ -366,12 +365,20 @@ def write_files(
     typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
 
 
-def judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
-    """Raise where a row was refused, or missed what the scenario expects."""
+def _judge_rows(
+    scenario: Scenario,
+    rows: Iterable[tuple[str, Answer]],
+    names: Sequence[str],
+) -> None:
+    """Raise where a row was refused, or missed what the scenario expects.
+
+    Of ``all`` some rows cannot be: they say so, and the others stand.
+    """
     lines = []
     for name, row in rows:
         # A row that was asked for by its name, and refused, ends the command.
-        row.checked()
+        if "all" not in names:
+            row.checked()
         if row.missed:
             different = dict.fromkeys(row.missed)
             lines.append(f"{name}: {'; '.join(different)}")

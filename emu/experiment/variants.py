@@ -10,6 +10,7 @@ from operator import itemgetter
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.question import Answer, Question, answer
 from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.prediction.scheduling import list_rules
 from emu.problem import Job, Problem
 from emu.problem.fields.suggestion import nearest
@@ -90,10 +91,10 @@ def compare_variants(
 
     First ``base`` as it is, then its placement with each move (task, machine) and swap
     (task, task), then every combination of the other placements and policies; without
-    names the scenario's own, ``all`` is every rule for rates. Each is a scenario of its
-    own, placed under its own rule, or with ``keep_placement`` once, under that of
-    ``base``; one that cannot be is a row that says so. So many ``seeds``, from that of
-    ``base`` on, are spread over ``jobs`` processes as by `spread`.
+    names the scenario's own; ``all`` is every one that needs nothing stated. Each is a
+    scenario of its own, placed under its own rule, or with ``keep_placement`` once,
+    under that of ``base``; one that cannot be is a row that says so. So many ``seeds``,
+    from that of ``base`` on, are spread over ``jobs`` processes as by `spread`.
 
     Raises ScenarioError, PlacementError, DataError as loading, placing and realizing
     ``base`` raise, where a name is unknown, or when a move cannot be.
@@ -103,6 +104,8 @@ def compare_variants(
 
     if [*policies] == ["all"]:
         policies = list_rules(base.policy)
+    if [*placements] == ["all"]:
+        placements = _list_placements(base.scenario)
     rules = _rules_named(base.scenario, policies)
     # What leaves most open: with another seed length and machines may be others.
     source = base.stated or base.unchosen or base.scenario
@@ -143,6 +146,14 @@ def compare_variants(
         else:
             rows = variants
     return rows
+
+
+def _list_placements(scenario: Scenario) -> list[str]:
+    """Return the rules of placement that need nothing stated, and the scenario's."""
+    names = [*PLACEMENT_POLICIES]
+    if scenario.placed_by != "explicit":
+        names.remove("explicit")
+    return names
 
 
 def _rules_named(scenario: Scenario, policies: Sequence[str]) -> dict[str, str]:
@@ -349,7 +360,9 @@ def _near(
 
     for names in swaps:
         option = f"--swap {','.join(names)}"
-        first, second = [_process(problem.job, name, option) for name in names]
+        job = problem.job
+        processes = [_process(job, name, option) for name in names]
+        first, second = processes
         places = {first: machine_of(second), second: machine_of(first)}
         yield _move_tasks(problem, machines=places, option=option, again=again)
 

@@ -21,7 +21,9 @@ from emu.experiment.question import Answer
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import list_sources, write_rows
 from emu.experiment.variants import Candidate, compare_variants
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.scenario import Experiment, load, prepare
+from emu.scenario.edits import placement_edit
 from emu.scenario.scenario_file import loads
 from tests import draws
 from tests.fidelity.corpus import RULES
@@ -267,6 +269,32 @@ def test_a_placement_that_cannot_be_is_a_row(tmp_path: Path) -> None:
         shown = CliRunner().invoke(app, stated).stdout
         assert "refused" in shown
         assert "distdgl needs workers with samplers" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("placed_by", ["explicit", "ifs"])
+def test_all_placements_are_those_that_need_nothing_stated(placed_by: str) -> None:
+    base = prepare(load("golden", {"job.iterations": 2}))
+    if placed_by != "explicit":
+        base = prepare(load(base.scenario, placement_edit(base.scenario, placed_by)))
+
+    found = compare_variants(base, placements=["all"])
+
+    names = [row.placement for row in found]
+    others = {*PLACEMENT_POLICIES} - {"explicit"}
+    assert names[0] == placed_by
+    assert sorted(names) == sorted(others | {placed_by})
+
+
+def test_all_placements_of_a_job_without_workers_end_well(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    tasks = [{"name": "t", "time": "1 s"}]
+    job = {"system": "custom", "iterations": 2, "tasks": tasks}
+    cluster = {"machines": [{"count": 2, "nic": "1 Gbit/s"}]}
+    file.write_text(json.dumps({"cluster": cluster, "job": job}))
+    done = CliRunner().invoke(app, ["compare", str(file), "--placements", "all"])
+
+    assert done.exit_code == 0
+    assert "distdgl needs workers with samplers" in " ".join(done.stdout.split())
 
 
 def test_moves_are_of_tasks_that_both_placements_have() -> None:
