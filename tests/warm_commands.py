@@ -22,7 +22,7 @@ from tests.warm_process import Forked
 
 
 class WarmCommands(NamedTuple):
-    """Who has commands forked."""
+    """Starts commands as copies of the process of which agents are copies."""
 
     warm: WarmProcess
 
@@ -56,5 +56,5 @@ class WarmCommands(NamedTuple):
 
 @pytest.fixture(scope="session")
 def warm_commands(warm_agents: WarmProcess) -> WarmCommands:
-    """Return who has the commands of this session forked."""
+    """Return what starts the commands of this session."""
     return WarmCommands(warm_agents)

@@ -1,4 +1,4 @@
-"""Clusters of SimGrid by hand: ties round a ring, parallel cables, who picks them."""
+"""Clusters of SimGrid by hand: ties round a ring, and parallel cables."""
 
 from __future__ import annotations
 

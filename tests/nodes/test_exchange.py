@@ -139,7 +139,7 @@ def test_a_share_added_twice_or_left_out_is_noticed(
 def test_a_chunk_that_never_came_is_noticed(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last rank passes nothing on: nobody else would miss it."""
+    """The last rank passes nothing on: no other would miss it."""
     take_in = Step._take_in
 
     def never(self: Step, *received: Any) -> None:

@@ -315,7 +315,7 @@ async def test_a_state_is_kept_at_every_cut_but_where_a_run_begins(
 async def test_a_copy_of_a_state_goes_to_who_keeps_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also that which a run begins with: who had it may be who died."""
+    """Also that which a run begins with: its holder may be the process that died."""
     checkpoint = edge_end(9, peer_kind=CHECKPOINT)
     spec = replace(SPEC, every=2, times=None, outputs=(edge_end(7), checkpoint))
     stage = Stage()
@@ -449,7 +449,7 @@ async def test_holder_lets_many_wait_and_none_too_early() -> None:
 async def test_a_timer_rings_for_the_earliest_of_those_who_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever asks last; and then for the next of them."""
+    """Here the wait that came last; once it is over, the earliest of the others."""
     set_to: list[float] = []
     now = 100.0
     alarm = SimpleNamespace(set=set_to.append, close=lambda: None)

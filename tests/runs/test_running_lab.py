@@ -1,4 +1,4 @@
-"""Which process holds a machine of a lab: told while the lab runs, and only then."""
+"""The process that holds a machine of a lab is named while the lab runs."""
 
 from __future__ import annotations
 

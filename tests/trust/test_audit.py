@@ -307,7 +307,7 @@ def test_every_difference_is_named(change: dict[str, Any], words: str) -> None:
 
 
 def test_differences_stand_in_the_order_of_what_is_wanted() -> None:
-    """At most fifty are told, however many values were compared."""
+    """It lists at most fifty, however many values were compared."""
     found = {"z": 0, "c": 1, "a": 2, "b": 3}
     wanted = {"b": 0, "a": 1, "y": 2, "c": 3}
     names = [line.split(" ")[0] for line in differences(found, wanted, "it")]

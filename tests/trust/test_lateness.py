@@ -395,7 +395,7 @@ def test_a_task_lasts_from_its_inputs_until_its_end_was_known() -> None:
 
 
 def test_a_task_that_got_its_slot_late_did_not_work_meanwhile() -> None:
-    """Two tasks share a slot: the second has it at 2 s, and is told at 2.5 s."""
+    """Two tasks share a slot: the second has it at 2 s, and hears of it at 2.5 s."""
     tasks = tuple(Task(name, name, takes="gpu") for name in "ab")
     machine = Machine("m", 10.0, 10.0, slots={"gpu": 1})
     problem = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0, 0)))

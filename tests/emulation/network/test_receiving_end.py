@@ -147,7 +147,7 @@ def test_what_a_peer_must_not_send(said: list[bytes], match: str) -> None:
 
 
 def test_proofs_are_bound_to_the_certificate_that_was_seen() -> None:
-    """Who stands between has another one."""
+    """The rank between them has another one."""
     assert introduced(BufferPool(), certificate=b"fingerprint").edge == EDGE
 
 

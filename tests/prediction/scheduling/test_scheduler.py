@@ -395,7 +395,7 @@ def test_four_rules_promise_theorem_1() -> None:
 def test_lists_of_owners_hold_all_entries_one_owner_after_the_other(
     start: list[int], words: str
 ) -> None:
-    """Of three owners, who have three entries in all."""
+    """Three owners have three entries in all."""
     entries = np.zeros(3)
     if not words:
         compiled_problem._check_starts("x", np.array(start), 3, entries)

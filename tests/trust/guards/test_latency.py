@@ -83,11 +83,11 @@ def test_the_first_of_several_is_named_and_clocks_may_be_slewed() -> None:
     )
 
 
-def test_of_reads_that_nobody_noted_none_was_too_early() -> None:
+def test_reads_that_were_not_noted_are_never_too_early() -> None:
     assert [*latency(waiting(0.0, 0.0, 0.0, 0.0, latest=True))] == []
 
 
-def test_where_no_latency_is_stated_nobody_need_say_when_a_task_began() -> None:
+def test_without_latency_the_begin_of_a_task_may_be_missing() -> None:
     """Runs of an earlier emu do not, and knew none."""
     schedule = simulate(*two_machine_example(2))
     unknown = np.full_like(schedule.task_start, np.nan)

@@ -247,7 +247,7 @@ def credited(store_starts: list[float], worker_ends: list[float]) -> list[str]:
 
 
 def test_a_window_counts_iterations_of_who_ends_a_batch() -> None:
-    """The parameter server, which begins at once, is nobody who asks for batches."""
+    """The parameter server begins at once, and asks for no batches."""
     assert credited([0, 0, 3, 5, 5, 5], [3, 5]) == []
     assert credited([0, 0, 3, 4, 5, 5], [3, 5]) == [
         "g[3] started at 4 s, before w[1] ended at 5 s"
