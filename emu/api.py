@@ -259,7 +259,7 @@ def compare(
         A scenario, or what `place` returned.
     placements, policies
         Names; every combination is tried, none means the scenario's own. ``all`` is
-        every rule for rates.
+        every one that needs nothing stated.
     moves
         (task, machine): the placement with this task moved.
     swaps

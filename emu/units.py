@@ -82,7 +82,7 @@ class Quantity:
     """Largest number that may stand without a unit, where one may: 5 for a share is
     5 % to most who write it, and 500 % to us."""
     limit: float = math.inf
-    """In the inside unit; from it on a value is refused."""
+    """In the inside unit; from it on what people write is refused."""
 
     def parse(self, text: object) -> float:
         """Return ``text`` in the inside unit.
@@ -126,14 +126,16 @@ class Quantity:
     def exact(self, value: float) -> str:
         """Return text that parses back to exactly ``value``, in a handy unit.
 
-        ``value`` is finite and not negative.
+        ``value`` is finite and not negative; from `limit` on the text is one that
+        `parse` refuses.
         """
         for unit in reversed(self.people):
             numerator, denominator = self.units[unit]
             ratio = value * denominator / numerator
-            text = f"{ratio:.12g} {unit}"
-            if ratio >= 1 and self.parse(text) == value:
-                return text
+            number = f"{ratio:.12g}"
+            is_exact = float(number) * numerator / denominator == value
+            if ratio >= 1 and is_exact:
+                return f"{number} {unit}"
         inside = self.inside if value <= self.most_bare else _TIMES
         return f"{value!r} {inside}".rstrip()
 

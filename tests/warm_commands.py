@@ -48,7 +48,12 @@ class WarmCommands(NamedTuple):
         """Return how ``emu`` and words ended in a folder, and what it printed."""
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             process = self.start(*words, cwd=cwd, env=env, stdout=out, stderr=err)
-            code = process.wait_here()
+            try:
+                code = process.wait_here()
+            except BaseException:  # as where a test has timed out
+                process.kill()
+                process.wait_here()
+                raise
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(words, code, out.read(), err.read())

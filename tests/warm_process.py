@@ -25,12 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from emu import __main__ as command
 from emu.cli.app import COMMANDS
 from emu.emulation.launch import __main__ as agent
 from emu.emulation.launch import fork_server
 from emu.emulation.launch.programs import RUNTIME
-from emu.host.first_moments import begin
 from emu.host.interruption import die_with_parent
 from emu.host.this_host import version_of_emu
 from emu.systems.system import systems
@@ -252,7 +250,11 @@ class _WarmProcess:
         *streams, status = descriptors
         os.close(status)
         _take_streams(streams)
-        _become(json.loads(order))
+        content = json.loads(order)
+        _become(content)
+        if content["arguments"][:2] == ["-m", "emu"]:
+            # It takes over signals at once: before it has an id, and only in a copy.
+            importlib.import_module("emu.__main__")
         os.close(becomes)
         return self._program()
 
@@ -288,9 +290,9 @@ def _import_for_command(arguments: Sequence[str]) -> None:
 def _run_agent_or_command() -> int:
     _, module, *arguments = sys.argv  # behind -m
     if module == "emu":
+        command = importlib.import_module("emu.__main__")
         sys.argv = [str(command.__file__), *arguments]
         sys.modules["__main__"] = command
-        begin()
         command.main()
         return 0
     start: Any = _ForkServers().start

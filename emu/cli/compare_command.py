@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -30,6 +30,7 @@ from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
 from emu.host.files import write_atomic
 from emu.interchange.measurement import TimeUnit, read_measurement
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.problem.fields.suggestion import nearest
 from emu.report import explanation_tables as words
 from emu.report import system_tables, target_tables
@@ -148,7 +149,9 @@ def compare(
         )
         show_systems(scenario, results, to, write, json_target, explain=explain)
         write_systems(scenario, results, to, form, out, open_it=open_it)
-        _judge_rows(scenario, [(row.system, row) for row in results], rows)
+        # Of all systems some cannot be: their rows say so, and the others stand.
+        judged_rows = [row for row in results if "all" not in rows or not row.refused]
+        _judge_rows(scenario, [(row.system, row) for row in judged_rows])
     else:
         base = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -162,8 +165,7 @@ def compare(
             jobs=jobs,
         )
         _show_variants(base, candidates, write, json_target)
-        pairs = [(row.name, row.answer) for row in candidates]
-        _judge_rows(base.scenario, pairs, split_words(placements))
+        _judge_rows(base.scenario, _list_judged(candidates, placements))
 
 
 def _is_measured(path: Path) -> bool:
@@ -272,7 +274,8 @@ def _compare_runs(
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     """Return the two names of an option."""
-    first, _, second = (part.strip() for part in text.partition(sign))
+    parts = [part.strip() for part in text.partition(sign)]
+    first, _, second = parts
     # A third name would be part of the second one otherwise.
     if not (first and second) or sign in second:
         option, *_ = right.split(maxsplit=1)
@@ -365,20 +368,25 @@ def write_files(
     typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
 
 
-def _judge_rows(
-    scenario: Scenario,
-    rows: Iterable[tuple[str, Answer]],
-    names: Sequence[str],
-) -> None:
-    """Raise where a row was refused, or missed what the scenario expects.
+def _list_judged(
+    rows: Iterable[Candidate], placements: str
+) -> Iterator[tuple[str, Answer]]:
+    """Yield rows with their names, but of all placements none that cannot be."""
+    spared: Collection[str] = ()
+    if placements == "all":
+        spared = PLACEMENT_POLICIES
+    for row in rows:
+        if row.refused and row.placement in spared:
+            continue
+        yield row.name, row.answer
 
-    Of ``all`` some rows cannot be: they say so, and the others stand.
-    """
+
+def _judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
+    """Raise where a row was refused, or missed what the scenario expects."""
     lines = []
     for name, row in rows:
         # A row that was asked for by its name, and refused, ends the command.
-        if "all" not in names:
-            row.checked()
+        row.checked()
         if row.missed:
             different = dict.fromkeys(row.missed)
             lines.append(f"{name}: {'; '.join(different)}")
@@ -424,8 +432,13 @@ def show_systems(
     edits: list[str] = []
     for row in results:
         edits += system_tables.edit_lines(row)
-    terminal().print(premises, *tables, *edits, *sentences, sep="\n")
-    placings = {row.system: row.placing for row in results if row.placing}
+    console = terminal()
+    console.print(premises, *tables, *edits, *sentences, sep="\n")
+
+    placings = {}
+    for row in results:
+        if row.placing:
+            placings[row.system] = row.placing
     words.warn_unclaimed(placings)
 
 

@@ -104,6 +104,8 @@ def compare_variants(
 
     if [*policies] == ["all"]:
         policies = list_rules(base.policy)
+        if placements:  # others under its own rule are rows, too
+            policies.insert(0, base.scenario.schedule.policy)
     if [*placements] == ["all"]:
         placements = _list_placements(base.scenario)
     rules = _rules_named(base.scenario, policies)
@@ -150,10 +152,11 @@ def compare_variants(
 
 def _list_placements(scenario: Scenario) -> list[str]:
     """Return the rules of placement that need nothing stated, and the scenario's."""
-    names = [*PLACEMENT_POLICIES]
-    if scenario.placed_by != "explicit":
-        names.remove("explicit")
-    return names
+    stated = scenario.placed_by
+    names = dict.fromkeys(PLACEMENT_POLICIES)
+    del names["explicit"]
+    names.pop(stated, None)
+    return [stated, *names]
 
 
 def _rules_named(scenario: Scenario, policies: Sequence[str]) -> dict[str, str]:
@@ -209,7 +212,8 @@ class _Variants:
         for neighbour in neighbours:
             if isinstance(neighbour, ScenarioError):
                 refusal = Answer(Question(self._source), refused=neighbour)
-                yield Candidate(str(neighbour.file), self.base.policy, refusal)
+                name = str(neighbour.file)
+                yield Candidate(name, self.base.policy, refusal)
                 continue
             # All tasks are held: searched anew, the others would move as well.
             moved_problem = replace(self.base.problem, placement=neighbour.placement)
@@ -276,7 +280,12 @@ class _Variants:
         standing = ScenarioEdits(source).standing(base.problem)
         for policy, rule in rules.items():
             edits = self._rule_edit(policy, rule) | standing
-            row = self._row(placement, policy=rule, source=source, edit=edits)
+            row = self._row(
+                placement,
+                policy=rule,
+                source=source,
+                edit=edits,
+            )
             yield replace(row, kept=True, placing=row.placing and base.placing)
 
     def _rule_edit(self, policy: str, rule: str) -> dict[str, object]:

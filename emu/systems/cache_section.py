@@ -134,11 +134,12 @@ class CachedSection(TrainingSection):
 
         policy = self.cache.policy
         window = self.cache.window
-        stores = len(self.owners(cluster.names))
+        owners = {*self.owners(cluster.names)}
+        stores = len(owners)
         # All but one's own; a machine that owns none has rows of all. On one machine
         # alone a cache has nothing to keep, by share as by size.
         other_owners = stores
-        if 1 < stores == len(self.ranks(cluster.names)):
+        if stores > 1 and owners.issuperset(self.ranks(cluster.names)):
             other_owners = stores - 1
         problem = ""
         if self.cache_of(stores) is not None:

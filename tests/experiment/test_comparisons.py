@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import list_sources, write_rows
 from emu.experiment.variants import Candidate, compare_variants
 from emu.prediction.placement_policies import PLACEMENT_POLICIES
+from emu.prediction.scheduling import list_rules
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.edits import placement_edit
 from emu.scenario.scenario_file import loads
@@ -278,11 +280,27 @@ def test_all_placements_are_those_that_need_nothing_stated(placed_by: str) -> No
         base = prepare(load(base.scenario, placement_edit(base.scenario, placed_by)))
 
     found = compare_variants(base, placements=["all"])
+    with_rules = compare_variants(base, placements=["all"], policies=["all"])
 
     names = [row.placement for row in found]
     others = {*PLACEMENT_POLICIES} - {"explicit"}
     assert names[0] == placed_by
     assert sorted(names) == sorted(others | {placed_by})
+    rules = [base.policy, *list_rules(base.policy)]
+    rows = [(row.placement, row.policy) for row in with_rules]
+    assert sorted(rows) == sorted(product(names, rules))
+
+
+def test_all_placements_of_jobs_one_after_another_include_theirs() -> None:
+    job = load("golden", {"job.iterations": 2}).to_json()["job"]
+    jobs = [{"name": name, "job": job} for name in ("a", "b")]
+    edits = {"job": None, "placement": None, "jobs": jobs, "place_jobs": "sequential"}
+    base = prepare(load("golden", edits))
+
+    found = compare_variants(base, placements=["all"], policies=["fifo"])
+
+    rows = [(row.placement, row.policy) for row in found]
+    assert rows[:2] == [("sequential", "oes"), ("sequential", "fifo")]
 
 
 def test_all_placements_of_a_job_without_workers_end_well(tmp_path: Path) -> None:

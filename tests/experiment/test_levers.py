@@ -11,7 +11,7 @@ from emu.experiment.levers import Lever, list_levers
 from emu.scenario import Scenario, load
 from emu.scenario.scenario_file import loads
 
-#: Unequal in and out, of which out of the second rack is the slowest; b is the dearest,
+#: Unequal in and out, of which out of the rack is the slowest; b is the dearest,
 #: and the longest latency is that of a, on the way out.
 FILE: dict[str, Any] = {
     "cluster": {

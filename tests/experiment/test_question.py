@@ -68,7 +68,7 @@ def test_python_and_the_engine_agree_on_deaths() -> None:
 
 
 def test_cores_beyond_any_pool_bind_nothing() -> None:
-    """They become slots of the file of what is fetched before time 0."""
+    """Cores become slots of a pool, whose number has a limit of its own."""
     many = [{**machine, "cpu": 20_000} for machine in FILE["cluster"]["machines"]]
     scenario = scenario_of(cluster__machines=many)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -11,15 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.host.interruption import StopWatch
 from tests.leftovers import Leftovers
-from tests.warm_commands import WarmCommands
-from tests.warm_process import Forked
 
 ROOT = Path(__file__).parents[2]
 # So many iterations of the job that the search goes on for seconds on any computer.
@@ -319,7 +315,6 @@ def test_survivors_of_a_stopped_run_end_without_tracebacks(
     unused_tcp_port: int,
     tmp_path: Path,
     leftovers: Leftovers,
-    warm_commands: WarmCommands,
 ) -> None:
     at, environment = f"127.0.0.1:{unused_tcp_port}", {"EMU_TOKEN": "of-this-test"}
     environment |= ENVIRONMENT
@@ -328,26 +323,29 @@ def test_survivors_of_a_stopped_run_end_without_tracebacks(
     commands += [
         ["emu.emulation.launch", at, f"--name=h{i}", "--patience=60"] for i in range(2)
     ]
-    started: list[Forked] = []
-    options: dict[str, Any] = {"cwd": tmp_path, "env": environment}
+    started: list[subprocess.Popen[bytes]] = []
     for i, command in enumerate(commands):
         with (tmp_path / f"{i}.log").open("wb") as log:
-            process = warm_commands.start_module(
-                *command, **options, stdout=log, stderr=log
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", *command],
+                    cwd=tmp_path,
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                )
             )
-            started.append(process)
     try:
         until = time.monotonic() + 120
         while len(leftovers.note()) < 3 + 2 + 6 and time.monotonic() < until:
             time.sleep(0.1)
         # Somewhere from their hello to their first flows.
         time.sleep(float(np.random.default_rng([number, len(stopped)]).uniform(0, 3)))
-        os.kill(started[0 if stopped == "run" else 2].pid, number)
-        ended = [process.wait_here() for process in started]
+        started[0 if stopped == "run" else 2].send_signal(number)
+        ended = [process.wait(60) for process in started]
     finally:
         for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
     logs = [(tmp_path / f"{i}.log").read_text() for i in range(3)]
 
     assert ended == codes, logs

@@ -58,10 +58,10 @@ class Times(NamedTuple):
     guest_nice: float
 
 
-def test_cores_are_busy_with_what_is_neither_idle_nor_stolen_nor_a_guest(
+def test_cores_are_busy_with_all_but_idle_and_stolen_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seconds of guests are counted as those of users, too."""
+    """The system counts seconds of guests among those of users: they count once."""
     times = Times(100.0, 20.0, 3.0, 400.0, 50.0, 6.0, 30.0, 7.0)
     monkeypatch.setattr(host_metrics, "cpu_times", lambda: times)
 

@@ -158,7 +158,7 @@ def test_an_iteration_ends_with_the_last_of_its_tasks() -> None:
 
 
 def test_an_iteration_that_ends_after_the_next_one_leaves_it_no_time() -> None:
-    """Of two tasks; the first has one iteration fewer, and one ends at 5 s for long."""
+    """The first of two tasks has an iteration fewer, and ends its first at 5 s."""
     ends = [[5.0, 3.0, np.nan], [2.0, 4.0, 7.0]]
     schedule: Any = SimpleNamespace(task_end=np.array(ends))
     assert iteration_lengths(schedule).tolist() == [5.0, 0.0, 2.0]

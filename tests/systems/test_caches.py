@@ -37,6 +37,18 @@ placement:
   policy: explicit
   tasks: {s0: m0, s1: m0, w0: m0, s2: m2, s3: m1, w1: m2, ps0: m1}
 """
+#: A job whose workers may stand beside its stores.
+ASKING = """
+cluster: {machines: [{nic: 1 Gbit/s}]}
+job:
+  system: rapid_gnn
+  dataset: {name: products-like, scale: 0.001}
+  model: {hidden: 8, layers: 2}
+  fanouts: [3, 4]
+  batch_size: 8
+  iterations: 6
+  times: {sampler: 1 ms, worker: 1 ms, graph_store: 1 ms, parameter_server: 1 ms}
+"""
 
 
 def scenario(*changes: str) -> Scenario:
@@ -180,7 +192,7 @@ def test_what_no_cache_can_be_is_refused(changes: list[str], text: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "most"),
     [
-        # One machine alone has nobody's rows: its cache is idle, as one with a size is.
+        # One machine alone owns all rows: its cache is idle, as one with a size is.
         ("job.machines=[m1]", 1),
         ("job.machines=[m0, m1, m2]", 2),
         # Machines without a part keep rows of all that have one.
@@ -207,6 +219,20 @@ def test_a_share_is_at_most_that_of_all_others(
     assert (met_rows == 0) == is_alone
     with pytest.raises(ScenarioError, match=f"one's own have {most}: write at most"):
         cached(most + 0.5)
+
+
+@pytest.mark.parametrize("stores", ["[m0, m1]", "2"])
+def test_workers_beside_as_many_stores_keep_rows_of_all(stores: str) -> None:
+    machines = "cluster.machines=[{name: m, count: 4, nic: 1 Gbit/s}]"
+
+    def cached(share: float) -> Scenario:
+        cache = f"{{policy: hot, window: 2, share: {share}}}"
+        edits = [machines, f"job.stores={stores}", f"job.cache={cache}"]
+        return load(loads(ASKING), edits)
+
+    assert cached(2).to_json()["job"]["cache"]["share"] == 2
+    with pytest.raises(ScenarioError, match="one's own have 2: write at most"):
+        cached(2.5)
 
 
 def test_what_no_cache_of_several_jobs_can_be_is_said_of_its_job() -> None:

@@ -45,9 +45,7 @@ def test_the_fullest_iteration_is_that_of_all_samplers_together() -> None:
     ("name", "steps", "vectors"),
     [("adam", True, 4), ("adam", False, 2), ("sgd", True, 2)],
 )
-def test_who_steps_by_adam_has_two_moments(
-    name: str, *, steps: bool, vectors: int
-) -> None:
+def test_adam_keeps_two_moments(name: str, *, steps: bool, vectors: int) -> None:
     settings = {"optimizer": {"name": name}, "precision": "float64"}
     assert weight_bytes(settings, 6, steps=steps) == vectors * 6 * 8
 

@@ -285,7 +285,7 @@ ANYTHING = {
     "40,000 keys.json": lambda: json.dumps({f"key{n}": 1 for n in range(40_000)}),
     "long text.yaml": lambda: "name: " + "x" * 50_000_000,
     "long text.json": lambda: json.dumps({"name": "x" * 20_000_000}),
-    "deep.yaml": lambda: "[" * 1000,
+    "deep.yaml": lambda: "[" * 2000,
     "deep.json": lambda: "[" * 100_000,
     "wide.json": lambda: json.dumps({"cluster": [[]] * 400_000}),
     "machines.json": lambda: json.dumps(

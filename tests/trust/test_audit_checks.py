@@ -401,7 +401,7 @@ def test_an_iteration_comes_to_its_pool_when_the_one_before_has_ended() -> None:
         ((1.0, 0.75), (1.5, 2.0), 0.25),
     ],
 )
-def test_who_came_or_began_within_the_tolerance_may_have_been_first(
+def test_what_is_within_the_tolerance_may_have_been_first(
     came: tuple[float, float], began: tuple[float, float], most: float
 ) -> None:
     """Tasks x and y come to two slots when p and q have ended."""

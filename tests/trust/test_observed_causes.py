@@ -131,7 +131,7 @@ def delays_by_words(words: str, **observed: Any) -> list[np.ndarray]:
         ({"receiver_limited": 0.8, "least_round_trip": 0.15}, [0.5]),
         ({"receiver_limited": 0.8, "least_round_trip": 0.104}, []),
         ({"receiver_limited": 0.7, "least_round_trip": 0.15}, []),
-        # Of less than a sender begins with nothing tells but for how long it waited.
+        # A flow shorter than a first window shows only how long its sender waited.
         (
             {"allowed": 11.0, "receiver_limited": 1.4, "least_round_trip": 0.01},
             [0.4],

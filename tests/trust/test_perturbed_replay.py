@@ -228,6 +228,7 @@ def test_what_has_no_bytes_is_never_late(monkeypatch: pytest.MonkeyPatch) -> Non
         run = Realization(np.array([[0.0], [2.0]]), np.zeros((len(edges), 1)))
         effect_of_slight_delays(run, "oes", None, simulate(problem, run))
 
+    assert len(drawn) == 16
     assert drawn[:8] == drawn[8:]
 
 

@@ -106,6 +106,17 @@ def test_exact_text_parses_back_to_the_same_float(
     assert quantity.parse(quantity.exact(value)) == value
 
 
+@pytest.mark.parametrize("quantity", [SIZE, DURATION])
+def test_exact_text_of_the_largest_values(quantity: Quantity) -> None:
+    """A sum may be beyond what a file may state, which alone is refused."""
+    largest = math.nextafter(quantity.limit, 0)
+    text = quantity.exact(2.5 * quantity.limit)
+
+    assert quantity.parse(quantity.exact(largest)) == largest
+    with pytest.raises(ValueError, match="too large"):
+        quantity.parse(text)
+
+
 #: What people write besides, and what it means. Nothing of it is in the code's tables.
 PREFIX: dict[str, float] = {
     "": 1,

@@ -71,7 +71,7 @@ def test_stalls_and_messages_that_no_lab_has_seen_are_named() -> None:
     assert "no lab with GPUs" in of_ring
 
 
-def small_or_large(size: int, *, nccl: bool = False, message: bool = False) -> Any:
+def event_of(size: int, *, nccl: bool = False, message: bool = False) -> Any:
     """Return the event of a call of so many bytes, which is half given to each peer."""
     call = SimpleNamespace(figures={"given": (size // 2, size - size // 2)})
     group = SimpleNamespace(transport=SimpleNamespace(is_nccl=nccl))
@@ -83,16 +83,16 @@ def small_or_large(size: int, *, nccl: bool = False, message: bool = False) -> A
 def test_evidence_is_of_the_rank_that_has_most_of_each(
     costs: Any, busiest: int
 ) -> None:
-    """It is another rank each time, and neither the first nor the last of bytes."""
+    """Rank 1 sends most and computes most, and others hold the largest of the rest."""
     of_form = SimpleNamespace(call=SimpleNamespace(figures={"size": SMALL - 1}))
     of_form.group = SimpleNamespace(transport=SimpleNamespace(is_nccl=False))
     of_form.is_message = False
     calls = [
-        [small_or_large(SMALL - 1), *(small_or_large(8, nccl=True) for _ in range(2))],
-        [SimpleNamespace(call=None), small_or_large(8, message=True)],
+        [event_of(SMALL - 1), *(event_of(8, nccl=True) for _ in range(2))],
+        [SimpleNamespace(call=None), event_of(8, message=True)],
         [
-            small_or_large(8),
-            small_or_large(SMALL),
+            event_of(8),
+            event_of(SMALL),
             SimpleNamespace(call=SimpleNamespace(form=of_form)),
         ],
     ]

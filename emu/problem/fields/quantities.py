@@ -201,8 +201,8 @@ def combine(function: Callable[..., float], *times: PerDevice) -> PerDevice:
 #: Cores or devices of a machine: some write a million for as many as one likes, and
 #: more than a billion are bytes.
 _MOST_PIECES = 10**9
-#: Of any other resource, in whatever unit: as of sizes, 10**12 TB.
-_MOST_AMOUNT = 1e24
+#: Of any other resource, in whatever unit: as of sizes.
+_MOST_AMOUNT = 1e18
 
 
 def _amount(found: object) -> float:
@@ -216,17 +216,17 @@ def _amount(found: object) -> float:
         )
 
     kind = "a number or a size such as '48 GB'"
-    return _limit(found, kind, most=_MOST_AMOUNT)
+    return _up_to(found, kind, most=_MOST_AMOUNT)
 
 
 def _pieces(found: object) -> float:
     kind = (
         "how many, a number without a unit such as 2; sizes are memory and gpu_memory"
     )
-    return _limit(found, kind, most=_MOST_PIECES)
+    return _up_to(found, kind, most=_MOST_PIECES)
 
 
-def _limit(found: object, kind: str, *, most: float) -> float:
+def _up_to(found: object, kind: str, *, most: float) -> float:
     """Return a number from 0 to the most; raise ValueError for anything else."""
     # A truth value is a whole number to Python.
     if isinstance(found, bool) or not isinstance(found, int | float):

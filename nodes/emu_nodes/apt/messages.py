@@ -124,8 +124,8 @@ def _checked(
     sender: EdgeSpec,
     count: int,
 ) -> Ids:
-    is_outside = (numbers < 0) | (numbers >= count)
-    if is_outside.any():
+    is_there = (numbers >= 0) & (numbers < count)
+    if not is_there.all():
         raise NodeMisbehaved(f"{sender.peer}: a share names what is not there")
     return numbers
 

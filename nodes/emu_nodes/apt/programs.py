@@ -122,9 +122,8 @@ class AptStore(AskedStore):
         if self._columns is None:
             return super()._read_ids(sender, inputs, name)
         ids = tensor(inputs[sender.edge], name, sender)
-        vertices = len(self._columns)
-        is_outside = (ids < 0) | (ids >= vertices)
-        if is_outside.any():
+        is_vertex = (ids >= 0) & (ids < len(self._columns))
+        if not is_vertex.all():
             raise NodeMisbehaved(f"{sender.peer} asked for vertices that are not there")
         return ids
 

@@ -185,7 +185,7 @@ def test_process_is_told_by_task_and_iteration() -> None:
     assert deadlines.doing("w0") == "task w0 before iteration 0"
 
 
-def test_who_waits_for_a_later_iteration_is_named_with_that_one() -> None:
+def test_a_task_that_waits_for_a_later_iteration_is_named_with_it() -> None:
     half = Halfway()
     begin(half.run, half.problem)
     while "p0 in iteration 0" not in half.deadlines.doing("p0"):
@@ -198,7 +198,7 @@ def test_who_waits_for_a_later_iteration_is_named_with_that_one() -> None:
     assert half.deadlines.doing("p0") == "task p0 in iteration 1"
 
 
-def test_who_waits_between_two_iterations_has_not_done_its_last() -> None:
+def test_a_task_between_two_iterations_has_not_done_its_last() -> None:
     half = Halfway()
     begin(half.run, half.problem)
     activities = set()

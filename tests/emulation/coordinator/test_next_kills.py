@@ -90,7 +90,7 @@ def test_a_sender_lives_until_its_bytes_have_arrived(size: float) -> None:
         assert late.due.now == ()
 
 
-def test_who_holds_a_copy_is_never_over() -> None:
+def test_a_process_with_a_copy_is_never_over() -> None:
     """A death may ask for it at any time."""
     tasks = (Task("a", "t"), Task("copy", CHECKPOINT, process="keeper"))
     job = Job(tasks, (Edge(0, 1),), 1)

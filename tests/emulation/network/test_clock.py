@@ -264,7 +264,7 @@ def test_message_says_how_long_and_how_long_we_stood_still() -> None:
 
 
 def test_the_surest_of_some_readings_counts_and_what_is_old_gets_unsure() -> None:
-    """Of one moment the second; and a thousand seconds later one of then."""
+    """Of three of one moment the second; a thousand seconds later a new one."""
     clock = PeerClock()
     for uncertainty, offset in ((0.5, 1.0), (0.001, 2.0), (0.2, 3.0)):
         reading = ClockLine(0.0, offset, 0.0, uncertainty)
