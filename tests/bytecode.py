@@ -17,7 +17,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def compile_product() -> None:
-    """Compile the packages that have changed since; a tree that is read alone stays."""
+    """Compile modules that have changed; a tree that is read-only stays as it is."""
     for package in ("emu", "nodes"):
         compileall.compile_dir(_ROOT / package, quiet=2)
 

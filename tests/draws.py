@@ -26,7 +26,8 @@ T = TypeVar("T")
 def count(most: int, few: int = FEW, *, dear: bool = False) -> int:
     """Return how many of so many draws are tried.
 
-    ``dear``: each takes a second of CPU; half as many are tried, of all still all.
+    ``dear``: they take seconds of CPU together; half as many are tried, of all still
+    all.
     """
     share = 2 * SHARE if dear and SHARE > 1 else SHARE
     return max(min(most, few), -(-most // share))

@@ -421,7 +421,7 @@ def _turns_not_kept(
 
 
 def _channel_flows(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
-    """Yield every channel, and edge and iteration of the flows that it carried."""
+    """Yield every channel, and edge and iteration of its flows that got ready."""
     job = schedule.problem.job
     channel_of = np.array([edge.channel for edge in job.edges])
     crosses = is_remote(schedule.problem)

@@ -146,9 +146,10 @@ def judge_prediction(
 
 
 def _place_of_headline(errors: list[float], threshold: float) -> int:
-    """Return which error counts: that of what was said before the run, the last.
+    """Return the place of the error that is shown first.
 
-    Unless it hides that another is larger.
+    That is the last one, of what was predicted before the run. Where it is within the
+    threshold and another is not, the largest.
     """
     last = len(errors) - 1
     if abs(errors[last]) > threshold:

@@ -15,7 +15,7 @@ MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.nin
 def build_core(tree: Path, *, sanitize: bool = False, plain: bool = False) -> None:
     """Build the core in ``tree``; what has not changed is not built again.
 
-    ``plain``: nothing is optimized, which takes a third of the time to build.
+    ``plain``: nothing is optimized; it is built in a third of the time.
 
     Raises subprocess.CalledProcessError when it cannot be built; its output holds what
     the compiler says.
