@@ -34,6 +34,7 @@ from emu.report.run_tables import flow_table, port_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
+from emu.scenario.edits import ScenarioEdits
 from emu.scenario.experiment import count_failures, refuse_deaths
 from emu.scenario.machine_choice import apart_words
 from emu.scenario.realize import list_model_figures
@@ -416,10 +417,13 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
             "optimal": placing.optimal,
         }
 
+    edits = ScenarioEdits(experiment.scenario)
+    edit = edits.standing(problem)
     return {
         "policy": experiment.scenario.placed_by,
         "placing": experiment.placing,
         "tasks": experiment.tasks,
+        "edit": edit,
         "loads": [
             {
                 "machine": load.machine,

@@ -54,6 +54,45 @@ def _json(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.parametrize("place_jobs", ["", "sequential", "joint"])
+def test_a_placement_that_is_stated_takes_as_long_as_it_was_said_to(
+    place_jobs: str, tmp_path: Path
+) -> None:
+    """`best` leaves out slow machines, whose stores the file has otherwise."""
+    machines = [
+        {"name": "quick", "count": 2, "nic": "10 Gbit/s"},
+        {"name": "plain", "count": 3, "nic": "1 Gbit/s"},
+    ]
+    times = dict.fromkeys(("sampler", "worker", "graph_store"), "2 ms")
+    job = {
+        "system": "dgtp",
+        "dataset": {"name": "products-like", "scale": 0.001},
+        "model": {"hidden": 8, "layers": 2},
+        "fanouts": [3, 4],
+        "batch_size": 8,
+        "workers": 2,
+        "samplers_per_worker": 1,
+        "times": times | {"parameter_server": "1 ms"},
+        "iterations": 3,
+    }
+    content: dict[str, Any] = {"cluster": {"machines": machines}}
+    if place_jobs:
+        content["place_jobs"] = place_jobs
+        content["jobs"] = [{"name": name, "job": job} for name in ("a", "b")]
+    else:
+        content |= {"job": job, "placement": {"policy": "best"}}
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps(content))
+
+    placed = _json("place", str(path))
+
+    stated = prepare(load(path, placed["edit"]))
+    assert stated.simulate().makespan == placed["makespan"]
+    assert stated.tasks == placed["tasks"]
+    if not place_jobs:
+        assert all(home.startswith("quick") for home in placed["tasks"].values())
+
+
 @pytest.mark.parametrize("window", ["null", "2", "unlimited"])
 def test_every_command_describes_the_same_job(file: str, window: str) -> None:
     stated = ["--set", f"job.credit_window={window}"]
