@@ -49,30 +49,22 @@ void count_frontiers(const void *vertices, bool wide, int64_t hops,
     }
 }
 
-/* Which machine needs which row of a mini-batch: a bit each, `stride` bytes per place. In
- * locals, as what is written through `bits` could be any field that is read again. */
-typedef struct {
-    uint8_t *bits;
-    int64_t stride;
-} Wanted;
-
-static inline void want(Wanted wanted, int64_t place, int64_t machine)
+/* Let a machine need the row of a place in the mini-batch. */
+static inline void want(const Shared *s, int64_t place, int64_t machine)
 {
-    wanted.bits[place * wanted.stride + (machine >> 3)] |= (uint8_t)(1 << (machine & 7));
+    s->wanted[place * s->stride + (machine >> 3)] |= (uint8_t)(1 << (machine & 7));
 }
 
 /* Count one machine's share, of all edges and destinations: it needs every row. */
 static void share_whole(const Shared *s, int64_t edges)
 {
-    int64_t home = s->home, size = s->size, stride = s->stride;
+    int64_t home = s->home;
     uint8_t bit = (uint8_t)(1 << (home & 7)), *asked = s->asked + (home >> 3);
-    const int64_t *vertices = s->vertex;
-    const int32_t *owner = s->owner;
     double *rows = s->rows + home * s->machines;
-    for (int64_t place = 0; place < size; place++) {
-        int64_t vertex = vertices[place];
-        rows[owner[vertex]] += !(asked[vertex * stride] & bit);
-        asked[vertex * stride] |= bit;
+    for (int64_t place = 0; place < s->size; place++) {
+        int64_t vertex = s->vertex[place];
+        rows[s->owner[vertex]] += !(asked[vertex * s->stride] & bit);
+        asked[vertex * s->stride] |= bit;
     }
     s->inputs[home] += (double)s->size;
     s->destinations[home] += (double)s->ends;
@@ -84,44 +76,37 @@ static void share_whole(const Shared *s, int64_t edges)
 static void share_by_destination(const Shared *s)
 {
     const int32_t *source = s->source;
-    Wanted wanted = {s->wanted, s->stride};
     for (int64_t end = 0; end < s->ends; end++) {
-        int64_t machine = s->owner[s->vertex[end]], edges = s->drawn[end];
-        want(wanted, end, machine);
-        for (int64_t edge = 0; edge < edges; edge++)
-            want(wanted, source[edge], machine);
-        source += edges;
+        int64_t machine = s->owner[s->vertex[end]];
+        want(s, end, machine);
+        for (int64_t edge = 0; edge < s->drawn[end]; edge++)
+            want(s, *source++, machine);
         s->destinations[machine]++;
         s->own[machine]++;
-        s->edges[machine] += (double)edges;
+        s->edges[machine] += s->drawn[end];
     }
 }
 
 /* Let the owners of sources add up what leaves these: a destination has a sum of each. */
 static void share_by_source(const Shared *s)
 {
-    const int32_t *source = s->source, *owner = s->owner;
-    const int64_t *vertex = s->vertex;
-    int64_t *latest = s->latest;
-    double *destinations = s->destinations, *shared_edges = s->edges;
-    Wanted wanted = {s->wanted, s->stride};
+    const int32_t *source = s->source;
     for (int64_t machine = 0; machine < s->machines; machine++)
-        latest[machine] = -1;
+        s->latest[machine] = -1;
     for (int64_t end = 0; end < s->ends; end++) {
-        int64_t machine = owner[vertex[end]], edges = s->drawn[end];
-        want(wanted, end, machine);
+        int64_t machine = s->owner[s->vertex[end]];
+        want(s, end, machine);
         s->own[machine]++;
-        destinations[machine]++;
-        latest[machine] = end;
-        for (int64_t edge = 0; edge < edges; edge++) {
-            int64_t place = source[edge];
-            machine = owner[vertex[place]];
-            want(wanted, place, machine);
-            shared_edges[machine]++;
-            destinations[machine] += latest[machine] != end;
-            latest[machine] = end;
+        s->destinations[machine]++;
+        s->latest[machine] = end;
+        for (int64_t edge = 0; edge < s->drawn[end]; edge++) {
+            int64_t place = *source++;
+            machine = s->owner[s->vertex[place]];
+            want(s, place, machine);
+            s->edges[machine]++;
+            s->destinations[machine] += s->latest[machine] != end;
+            s->latest[machine] = end;
         }
-        source += edges;
     }
 }
 
@@ -129,21 +114,17 @@ static void share_by_source(const Shared *s)
  * iteration before it has asked for. */
 static void count_wanted(const Shared *s)
 {
-    int64_t stride = s->stride, machines = s->machines;
-    const uint8_t *wanted_bits = s->wanted;
-    double *inputs = s->inputs;
     for (int64_t place = 0; place < s->size; place++) {
-        int64_t vertex = s->vertex[place];
-        uint8_t *asked = s->asked + vertex * stride;
-        double *rows = s->rows + s->owner[vertex];
-        for (int64_t byte = 0; byte < stride; byte++) {
-            unsigned wanted = *wanted_bits++;
+        int64_t vertex = s->vertex[place], owner = s->owner[vertex];
+        uint8_t *asked = s->asked + vertex * s->stride;
+        for (int64_t byte = 0; byte < s->stride; byte++) {
+            unsigned wanted = s->wanted[place * s->stride + byte];
             unsigned fresh = wanted & ~(unsigned)asked[byte];
             asked[byte] |= (uint8_t)wanted;
             for (; wanted; wanted &= wanted - 1)
-                inputs[8 * byte + __builtin_ctz(wanted)]++;
+                s->inputs[8 * byte + __builtin_ctz(wanted)]++;
             for (; fresh; fresh &= fresh - 1)
-                rows[(8 * byte + __builtin_ctz(fresh)) * machines]++;
+                s->rows[(8 * byte + __builtin_ctz(fresh)) * s->machines + owner]++;
         }
     }
 }

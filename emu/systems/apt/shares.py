@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.sampling import Ids, Positions, relabel
-from emu.prediction.core import lib, pointer, structure
+from emu.prediction.core import lib, structure
 from emu.systems import Floats
 
 STRATEGIES = ("gdp", "nfp", "snp", "dnp")
@@ -136,9 +136,8 @@ def count_strategies(
             counter.begin()
         for sampler in range(plan.samplers):
             batch = draw_batch(dataset, plan, train, sampler, number, edges=True)
-            vertices = batch.vertices.astype(np.int64)
             for counter in counters.values():
-                counter.add(batch, vertices, sampler, number)
+                counter.add(batch, sampler, number)
 
     return {strategy: counter.result() for strategy, counter in counters.items()}
 
@@ -166,20 +165,12 @@ class _Counter:
         self._strategy = strategy
         self._machines = machines
         self._samplers = samplers
+        self._owner = np.ascontiguousarray(dataset.owner, np.int32)
         # A bit for each machine.
         self._stride = -(-machines // 8)
         bits = (dataset.vertices, self._stride)
         self._asked = np.zeros(bits, np.uint8)
-        # What is the same for all batches is set once: these are many, and small.
-        self._shared = structure(
-            "Shared",
-            by=_WHO[strategy],
-            machines=machines,
-            stride=self._stride,
-            owner=np.ascontiguousarray(dataset.owner, np.int32),
-            asked=self._asked,
-            latest=np.empty(machines, np.int64),
-        )
+        self._latest = np.empty(machines, np.int64)
 
         shape = (batches, samplers, machines)
         self._destinations = np.zeros(shape)
@@ -193,17 +184,8 @@ class _Counter:
         """Begin with another iteration: what was asked for is asked for anew."""
         self._asked[:] = 0
 
-    def add(
-        self,
-        batch: DrawnBatch,
-        vertices: Ids,
-        sampler: int,
-        number: int,
-    ) -> None:
-        """Count the shares of mini-batch ``number`` of a sampler.
-
-        ``vertices``: its own, int64, as the counters of all strategies read them.
-        """
+    def add(self, batch: DrawnBatch, sampler: int, number: int) -> None:
+        """Count the shares of mini-batch ``number`` of a sampler."""
         home = sampler * self._machines // self._samplers
         if self._strategy == "nfp":
             home = 0  # all of them compute the same, of their own columns
@@ -213,19 +195,28 @@ class _Counter:
         sources = batch.sources
         assert sources is not None  # noqa: S101 - for mypy
 
-        shared = self._shared
-        shared.home = home
-        shared.size = inputs
-        shared.ends = outputs
-        shared.vertex = pointer(vertices)
-        shared.source = pointer(sources)
-        shared.drawn = pointer(batch.drawn[-1])
-        shared.wanted = pointer(wanted)
-        shared.destinations = pointer(self._destinations[place])
-        shared.edges = pointer(self._edges[place])
-        shared.inputs = pointer(self._inputs[place])
-        shared.own = pointer(self._own[place])
-        shared.rows = pointer(self._rows[number])
+        shared = structure(
+            "Shared",
+            by=_WHO[self._strategy],
+            machines=self._machines,
+            stride=self._stride,
+            home=home,
+            size=inputs,
+            ends=outputs,
+            vertex=batch.vertices.astype(np.int64),
+            source=sources,
+            drawn=batch.drawn[-1],
+            owner=self._owner,
+            wanted=wanted,
+            asked=self._asked,
+            latest=self._latest,
+            destinations=self._destinations[place],
+            edges=self._edges[place],
+            inputs=self._inputs[place],
+            own=self._own[place],
+            rows=self._rows[number],
+        )
+
         lib.count_shares(shared, len(sources))
 
     def result(self) -> ShareCounts:
