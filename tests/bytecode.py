@@ -1,4 +1,4 @@
-"""What tests import is compiled once, also where PYTHONDONTWRITEBYTECODE is set.
+"""Bytecode of what tests import, made once where PYTHONDONTWRITEBYTECODE is set.
 
 There each process of a test would compile emu anew, 0.3 of the 0.75 s of CPU that a
 command takes to simulate a small job, and each worker all tests, half of the CPU of

@@ -39,8 +39,8 @@ class WarmCommands(NamedTuple):
         """
         with Path(os.devnull).open("r+b") as nothing:
             streams = dict.fromkeys(("stdin", "stdout", "stderr"), nothing)
-            said = {"env": os.environ, **streams, **options}
-            return self.warm.fork(["-m", module, *words], said)
+            settings = {"env": os.environ, **streams, **options}
+            return self.warm.fork(["-m", module, *words], settings)
 
     def run(
         self, *words: str, cwd: Path, env: Mapping[str, str] = os.environ

@@ -373,7 +373,8 @@ def _list_judged(
 ) -> Iterator[tuple[str, Answer]]:
     """Yield rows with their names, but of all placements none that cannot be."""
     spared: Collection[str] = ()
-    if placements == "all":
+    names = split_words(placements)
+    if names == ["all"]:
         spared = PLACEMENT_POLICIES
     for row in rows:
         if row.refused and row.placement in spared:

@@ -55,7 +55,7 @@ def _json(*arguments: str) -> Any:
 
 
 @pytest.mark.parametrize("place_jobs", ["", "sequential", "joint"])
-def test_a_placement_that_is_stated_takes_as_long_as_it_was_said_to(
+def test_the_edit_of_place_simulates_to_its_makespan(
     place_jobs: str, tmp_path: Path
 ) -> None:
     """`best` leaves out slow machines, whose stores the file has otherwise."""

@@ -76,7 +76,7 @@ def test_every_row_is_the_simulation_of_what_it_leaves() -> None:
     assert table.row_count == len(ROWS)
     first, *others = target_lines(results)
     assert first.startswith(min(results, key=lambda row: row.makespan).system)
-    # One that trains weights of its own is not told to share them.
+    # A row that trains weights of its own is not in this line.
     shared = [line for line in others if line.startswith("Equal weights")]
     assert shared == ["Equal weights, trained once: data_parallel, dgtp."]
 

@@ -137,8 +137,8 @@ def test_of_very_many_jobs_those_that_were_slowed_down_most_are_told() -> None:
         for n in range(count)
     ]
     labels = [fact.label for fact in run_facts({"jobs": jobs})]
-    told = [label for label in labels if label.startswith("job")]
+    job_labels = [label for label in labels if label.startswith("job")]
     slowest = max(jobs, key=lambda job: job["slowdown"])
-    assert told[:2] == ["jobs", f"job {slowest['job']}"]
-    assert len(told) == MOST_JOBS + 1
-    assert not {"job j0", "job j1", f"job j{count - 1}"} & {*told}
+    assert job_labels[:2] == ["jobs", f"job {slowest['job']}"]
+    assert len(job_labels) == MOST_JOBS + 1
+    assert not {"job j0", "job j1", f"job j{count - 1}"} & {*job_labels}

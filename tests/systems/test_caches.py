@@ -108,7 +108,7 @@ def test_machines_need_memory_for_rows_and_their_numbers() -> None:
 
 
 def test_caches_of_two_jobs_add_up_on_machines_without_a_store() -> None:
-    """Of 100 and of 50 rows with their numbers, beside a store that has its own."""
+    """Caches of 100 and 50 rows with their numbers, beside a store with its own."""
     jobs = []
     for name, size in (("a", "40 kB"), ("b", "20 kB")):
         part = scenario(f"job.cache.size={size}", "job.stores=[m1]", "placement=null")

@@ -130,7 +130,7 @@ def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
         (violation,) = audit(replace(schedule, reads=reads)).violations
         assert violation.sentence == f"b[1] read of a->b iteration {read} {words}"
 
-    # The third landed at 10 s; where that was told at 10.75, b read the second.
+    # The third landed at 10 s; where that was known at 10.75 s, b read the second.
     second = schedule.reads.copy()
     second[0, 1] = 1
     told = replace(

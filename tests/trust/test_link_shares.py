@@ -201,7 +201,7 @@ def test_links_below_their_rate_are_told_by_lone_flows_or_by_all_together() -> N
     # One that was sound before the run, 97 % and more, is not below its rate.
     assert said(["r in", "t in"], {"r in": 0.97, "t in": 0.9}) == [(alone, 0.8)]
     assert said([], {}) == []
-    # Where nobody knows what flows may have had, none is below it.
+    # Where no share of a flow is known, none is below it.
     assert not [*slow_links(schedule, ["r in"], {}, nothing, {})]
     # 97 % is sound: 38.8 of 40 B, and 97 of 100.
     schedule = ran([1, 1, 1], [5, 5, 5], [14.8, 24.0, 97.0])

@@ -192,7 +192,7 @@ def test_a_task_that_waits_for_a_later_iteration_is_named_with_it() -> None:
         take_in(half.run, *half.outlet.next_events())
 
     assert "awaited by w0 for its iteration 1" in half.deadlines.doing("p0")
-    # What the last iteration makes, nobody reads.
+    # No task reads what the last iteration makes.
     while "p0 in iteration 1" not in half.deadlines.doing("p0"):
         take_in(half.run, *half.outlet.next_events())
     assert half.deadlines.doing("p0") == "task p0 in iteration 1"

@@ -114,7 +114,7 @@ def test_settings_that_cannot_be(wrong: dict[str, float]) -> None:
 
 
 def test_a_machine_weighs_what_it_sends_and_receives_and_its_processes() -> None:
-    """Of 30 B from m0 to m1 and 10 B to m2; handoffs within a machine are nothing."""
+    """30 B go from m0 to m1 and 10 B to m2; handoffs within a machine are nothing."""
     machines = tuple(Machine(f"m{number}", 10.0, 10.0) for number in range(3))
     tasks = tuple(Task(name, "x") for name in "abcd")
     job = Job(tasks, (Edge(0, 1), Edge(0, 2), Edge(0, 3)), 2)

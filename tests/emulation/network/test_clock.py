@@ -264,7 +264,7 @@ def test_message_says_how_long_and_how_long_we_stood_still() -> None:
 
 
 def test_the_surest_of_some_readings_counts_and_what_is_old_gets_unsure() -> None:
-    """Of three of one moment the second; a thousand seconds later a new one."""
+    """The second of three readings at one moment; 1,000 s later a new reading."""
     clock = PeerClock()
     for uncertainty, offset in ((0.5, 1.0), (0.001, 2.0), (0.2, 3.0)):
         reading = ClockLine(0.0, offset, 0.0, uncertainty)
@@ -295,7 +295,7 @@ def test_a_clock_that_drifts_is_ahead_by_more_as_time_passes() -> None:
 
 
 def test_a_reading_that_is_late_by_less_than_its_time_is_no_pause() -> None:
-    """Of readings every second, half a second late, and then three."""
+    """Readings are due every second: one is half a second late, others 3 s."""
     clock = PauseAwareClock(1.0, 0.0)
 
     assert clock.read(1.5) == 1.5

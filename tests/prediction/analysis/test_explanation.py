@@ -185,7 +185,7 @@ def test_what_is_tried_is_told() -> None:
 
 
 def test_what_was_apart_is_named_by_its_size_of_either_sign() -> None:
-    """What the simulation waited for elsewhere is no part of this chain."""
+    """Waits of the simulation outside of this chain are no part of it."""
     problem, _ = two_machine_example(1)
     work = ChainLink(Cause.COMPUTE, 0.0, 1.0, task=problem.job.index("w0"), iteration=0)
     drifts = (
@@ -208,7 +208,7 @@ def test_what_was_apart_is_named_by_its_size_of_either_sign() -> None:
 
 @pytest.mark.parametrize(("beside", "port"), [(0, "m0 out"), (1, "m1 in")])
 def test_a_bottleneck_gives_each_of_its_flows_the_least(beside: int, port: str) -> None:
-    """Of 10 B/s out of m0, and of 15 B/s into m1, which another flow may halve."""
+    """m0 sends at 10 B/s; m1 receives at 15 B/s, which another flow may halve."""
     machines = (
         Machine("m0", 50.0, 10.0),
         Machine("m1", 15.0, 60.0),

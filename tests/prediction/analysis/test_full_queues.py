@@ -70,7 +70,7 @@ def test_a_queue_of_20_ms_by_hand() -> None:
 
 
 def test_a_queue_lasts_for_wall_seconds_of_its_rate() -> None:
-    """Of 200 kB it keeps the 100 kB of one sender; at a quarter of the rate 50 kB."""
+    """It keeps 100 kB of 200 kB, of one sender; at a quarter of the rate 50 kB."""
     many = incast(2, 1e5, sink=1e7, out=1e7)
 
     assert forecast(*many).at_risk == 0

@@ -286,7 +286,7 @@ def test_what_gains_by_rounding_alone_stays() -> None:
 def test_the_relieved_link_is_told_by_how_much_less_it_has(
     size: float, words: str
 ) -> None:
-    """Of 100 B into b, from a and c, those from a stay within b."""
+    """100 B come into b from a and c; those from a stay within b."""
     machines = tuple(
         Machine(name, speed, 10 * speed)
         for name, speed in zip("abc", (9.0, 8.0, 7.0), strict=True)

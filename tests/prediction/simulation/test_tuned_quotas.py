@@ -180,7 +180,7 @@ def test_a_quota_below_one() -> None:
 
 
 def test_however_often_quotas_are_looked_at_all_looks_are_kept() -> None:
-    """Whether rates are recorded or not: of 1,600 looks and more."""
+    """1,600 looks and more are kept, with rates recorded and without."""
     often = example(replace(TUNER, period=0.01))
     plain = simulate(*often).quotas
     recorded = simulate(*often, record_rates=True).quotas

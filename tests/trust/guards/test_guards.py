@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from emu.emulation.wire.frame_layout import BOARD_ROWS, CONNECTION_ROWS, WAIT_ROWS
+from emu.emulation.wire.frame_layout import BOARD_ROWS
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
@@ -579,45 +579,3 @@ def test_flows_that_fill_a_link_together_do_not_overflow() -> None:
     start, end, sent = np.zeros(3), np.full(3, 10.0), np.array([1.0, 2.0, 7.0])
     assert of_flows(start, end, sent, 1.0, 0.0) is None
     assert of_flows(start, end, sent, 0.999, 0.0) is not None
-
-
-def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None:
-    schedule, _ = golden()
-    edge, iteration = schedule.flows()[0].tolist()
-    states = np.zeros(3, CONNECTION_ROWS)
-    states["edge"] = [edge, edge, 10**6]  # one that the job does not have
-    states["retransmitted"] = [3, 3, 0]
-    seconds = schedule.flow_end[edge, iteration] - schedule.flow_start[edge, iteration]
-    sound = np.array([(edge, iteration, 0.0, seconds * TIME_SCALE)], WAIT_ROWS)
-    assert said(schedule, connections=states, waits=sound) == []
-
-    falling = states.copy()
-    falling["retransmitted"][1] = 2
-    (finding,) = said(schedule, connections=falling, waits=sound)
-    assert "retransmitted of the connection" in finding
-    longer = sound.copy()
-    longer["hole"] = seconds * TIME_SCALE + 0.01
-    (finding,) = said(schedule, connections=states, waits=longer)
-    assert "waited 0.01 s longer than can be (hole)" in finding
-    assert said(schedule, connections=states, waits=longer, stall=0.0095) == []
-
-    # A reader may be late until the run ends: the bytes had arrived.
-    until_end = (schedule.makespan - schedule.flow_start[edge, iteration]) * TIME_SCALE
-    assert until_end > seconds * TIME_SCALE + 1.0
-    unread = sound.copy()
-    unread["unread"] = until_end
-    assert said(schedule, connections=states, waits=unread) == []
-    unread["unread"] = until_end + 0.01
-    (finding,) = said(schedule, connections=states, waits=unread)
-    assert "waited 0.01 s longer than can be (unread)" in finding
-
-
-def test_what_stays_on_a_machine_may_wait_for_its_socket() -> None:
-    """It takes no time, and a loopback that is late takes some."""
-    schedule, _ = golden()
-    local = [edge for edge, hops in enumerate(schedule.problem.hops) if not hops]
-    edge = next(e for e in local if np.isfinite(schedule.flow_end[e, 0]))
-    assert schedule.flow_end[edge, 0] == schedule.flow_start[edge, 0]
-    states = np.zeros(0, CONNECTION_ROWS)
-    waits = np.array([(edge, 0, 0.074, 0.0)], WAIT_ROWS)
-    assert said(schedule, connections=states, waits=waits) == []
