@@ -265,8 +265,8 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
 def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
     """Yield a text for each pool that tasks wait for, with those that hold its slots.
 
-    A task holds a slot while it goes on, and behind its end where another task gives
-    the slot back.
+    No task goes on by then: a slot is held behind the end of one where another task
+    gives it back.
     """
     tasks = problem.job.tasks
     for pool in problem.pools:
@@ -280,13 +280,12 @@ def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
             task = tasks[position]
             started = state.started[position]
             # Who holds a slot is written nowhere: so every taker is named that may.
-            is_on = started > state.ended[position]
             gives_back = task.gives_back == pool.name
-            if is_on or (started > 0 and not gives_back):
+            if started > 0 and not gives_back:
                 holders.append(f"{task.name} (iteration {started - 1})")
 
         waiting = ", ".join(takers)
-        holding = ", ".join(holders) or "no task"
+        holding = ", ".join(holders)
         machine = problem.cluster.machines[pool.machine].name
         yield (
             f"{waiting} wait for a slot of {pool.name} on {machine}, held by {holding}"

@@ -29,6 +29,7 @@ from emu.problem import (
     Edge,
     Job,
     Machine,
+    Outages,
     Placement,
     Problem,
     Realization,
@@ -96,6 +97,40 @@ def test_two_flows_through_one_port_in_context() -> None:
     assert found.critical_path == 2 + 5 + 4
     assert found.binding in {"a out", "b in"}
     assert found.combined == 2 + 10 + 3  # u, both flows, the shorter of v and w
+
+
+def test_a_flow_without_bytes_is_no_part_of_a_port() -> None:
+    """One comes 6 s later than the others, and nothing follows it."""
+    cluster = Cluster((Machine("a", 3.0, 1.0), Machine("b", 9.0, 8.0)))
+    tasks = tuple(Task(name, "t") for name in "uvwxy")
+    edges = (Edge(0, 1), Edge(0, 2), Edge(3, 4))
+    problem = Problem(cluster, Job(tasks, edges, 1), Placement((0, 1, 1, 0, 1)))
+    times = np.array([[2.0], [3.0], [4.0], [2.5], [0.0]])
+    found = bounds(problem, Realization(times, np.array([[5.0], [5.0], [0.0]])))
+
+    assert found.combined == 2 + 10 + 3
+    assert found.binding == "a out"
+
+
+@pytest.mark.parametrize("capacity", [20.0, 2.0])
+def test_a_bound_knows_the_largest_capacity_and_ports_without_flows(
+    capacity: float,
+) -> None:
+    """The link into m1 grows at 2 s, or shrinks; that of m1 that nothing uses grows."""
+    machines = Machine("m0", 30.0, 40.0), Machine("m1", 10.0, 20.0)
+    changes = (
+        CapacityChange(2.0, "m1 in", capacity),
+        CapacityChange(1.0, "m1 out", 60.0),
+    )
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    cluster = Cluster(machines, changes=changes)
+    problem = Problem(cluster, job, Placement((0, 1)))
+    run = Realization(np.array([[1.0], [3.0]]), np.array([[90.0]]))
+
+    found = bounds(problem, run)
+    assert found.combined <= simulate(problem, run).makespan
+    assert found.critical_path == pytest.approx(1 + 90 / max(capacity, 10.0) + 3)
+    assert bounds(problem, run) is found  # asked again, it is not worked out anew
 
 
 def test_flows_of_an_edge_follow_one_another_in_context() -> None:
@@ -267,6 +302,33 @@ def test_theorem_1_promises_nothing_of_turns_on_a_channel() -> None:
     assert optimality(schedule, realization, "oes")["theorem1"]["kept"] is False
 
 
+def test_theorem_1_promises_nothing_of_slots_and_of_links_that_change() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization)
+    link = problem.links[1].name
+    change = CapacityChange(500.0, link, 77.0)
+    changing = replace(problem.cluster, changes=(change,))
+    first, *others = problem.cluster.machines
+    slots = replace(first, slots={"cpu": 9})
+    tasks = (replace(problem.job.tasks[0], takes="cpu"), *problem.job.tasks[1:])
+    with_slots = replace(
+        problem,
+        cluster=replace(problem.cluster, machines=(slots, *others)),
+        job=replace(problem.job, tasks=tasks),
+    )
+
+    for case in (problem, replace(problem, cluster=changing), with_slots):
+        found = optimality(replace(schedule, problem=case), realization, "oes")
+        assert found["theorem1"]["kept"] is (case is problem)
+
+
+def test_of_a_job_that_died_nothing_is_bounded() -> None:
+    problem, realization = two_machine_example(3)
+    died = replace(simulate(problem, realization), outages=Outages(7.0, 2.0))
+
+    assert optimality(died, realization, "oes") == {}
+
+
 def test_after_the_last_of_many_flows_comes_the_shortest_rest() -> None:
     """80 B over a NIC of 10, then 5 B/s, by 13 s; b takes 10 s after its 40, d 1 s."""
     kinds = {"a": 1.0, "b": 10.0, "c": 5.0, "d": 1.0}
@@ -295,6 +357,40 @@ def test_the_bound_is_not_above_the_makespan() -> None:
 
     assert 0 < gap["placement_bound"] <= length
     assert gap["placement_gap"] == pytest.approx(1 - gap["placement_bound"] / length)
+
+
+def test_where_nothing_can_move_the_bound_is_that_of_the_schedule() -> None:
+    problem, realization = two_machine_example(4)
+    machines = problem.cluster.machines
+    pinned = [
+        replace(task, pinned=machines[position].name)
+        for task, position in zip(
+            problem.job.tasks, problem.placement.machine_of, strict=True
+        )
+    ]
+    fixed = replace(problem, job=replace(problem.job, tasks=tuple(pinned)))
+    length = 2 * makespan(fixed, realization)
+
+    as_placed = bounds(fixed, realization).combined
+    gap = placement_gap(fixed, realization, length, seconds=0.0)
+    assert gap["placement_bound"] == as_placed
+    free = placement_gap(problem, realization, length, seconds=0.0)
+    assert free["placement_bound"] < as_placed
+
+
+@pytest.mark.parametrize("above", [0.5e-9, 0.0])
+def test_a_bound_that_is_above_by_rounding_is_the_makespan(
+    monkeypatch: pytest.MonkeyPatch, above: float
+) -> None:
+    problem, realization = two_machine_example(2)
+    length = makespan(problem, realization)
+    monkeypatch.setattr(
+        "emu.prediction.analysis.bounds.placement_bound",
+        lambda *_, **__: length * (1 + above),
+    )
+
+    gap = placement_gap(problem, realization, length, seconds=0.0)
+    assert gap == {"placement_bound": length, "placement_gap": 0.0}
 
 
 def test_a_bound_that_the_run_disproves_is_an_error(
@@ -390,5 +486,25 @@ def test_a_bound_that_proves_little_says_so() -> None:
         placement_line({"placement_bound": 1.0, "placement_gap": gap})
         for gap in (0.19, 0.21)
     )
+    assert "at most 19 % is left to gain" in exact
     assert "tighter" not in exact
     assert "no tighter bound is known" in loose
+
+
+def test_a_gap_of_rounding_alone_is_none() -> None:
+    line = placement_line({"placement_bound": 1.0, "placement_gap": 0.9e-5})
+    assert line == "no placement on these machines is better, by a lower bound over all"
+
+
+@pytest.mark.parametrize(
+    ("gap", "percent"),
+    [(-1e-12, "0.0"), (0.094, "9.4"), (0.1, "10"), (0.104, "10"), (0.6, "60")],
+)
+def test_a_gap_is_stated_to_two_digits(gap: float, percent: str) -> None:
+    """Of a result without the flows that met, which older ones are, in one line."""
+    theorem = {"kept": True, "delta": 3, "certificate": 9.0}
+    result = {"gap": gap, "bound": 4.0, "bound_by": "m0 in", "theorem1": theorem}
+
+    assert optimality_line(result) == (
+        f"at least 4 s as placed, whatever the schedule (m0 in): within {percent} %"
+    )

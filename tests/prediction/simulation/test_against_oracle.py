@@ -61,9 +61,12 @@ def assert_equal(problem: Problem, realization: Realization, policy: str) -> Non
             found, wanted, rtol=1e-9, atol=moved, err_msg=f"{name} under {policy}"
         )
     assert makespan(problem, realization, policy) == schedule.makespan
+    assert (schedule.quotas is None) == (not problem.cluster.tuners)
     if schedule.quotas is not None:
         looks = [list(path) for path in problem.cluster.paths_of(schedule.quotas)]
         assert looks == [expected.quotas.get(t, []) for t in range(len(looks))]
+    reads_newest = any(edge.latest for edge in problem.job.edges)
+    assert (schedule.reads is not None) == reads_newest
     if schedule.reads is None:
         return
     reads = np.full(schedule.reads.shape, -1)

@@ -14,6 +14,7 @@ from emu.prediction.simulation.attempts import (
     Rules,
     attempts,
     end_of,
+    kills_after,
     later,
     time_down,
 )
@@ -23,6 +24,7 @@ from emu.problem import (
     Job,
     Kill,
     Machine,
+    Outages,
     Placement,
     Problem,
     Realization,
@@ -151,6 +153,16 @@ def test_what_comes_before_a_last_attempt_is_of_its_own_length() -> None:
     assert outages.recovery == 1.0
 
 
+def test_without_a_death_only_another_length_is_an_outage() -> None:
+    """What nothing has killed says nothing of recovery, and rounds nothing."""
+    found = attempts(part, [], Rules(1, 1.0, 2, (0,)), first=5, began=1.1)
+
+    assert found.makespan != found.last.length == 3.5  # by rounding alone
+    assert found.outages(3.5) == Outages()
+    assert found.outages(1.25).seconds == pytest.approx(3.5 - 1.25)
+    assert found.to_json() == {}
+
+
 def test_the_longest_recovery_of_kills_at_once_counts() -> None:
     kills = [Kill(2.2, "a", ("a",), recovery=seconds) for seconds in (1.5, 4.0, 2.5)]
 
@@ -169,6 +181,40 @@ def test_deaths_while_a_job_is_down_are_taken_by_time() -> None:
 
     assert down == 5.0
     assert fallen == (first, second, third)
+
+
+def test_a_death_that_is_due_has_a_job_down_once() -> None:
+    """By rounding the job died just before the time that is stated."""
+    kill = Kill(10.0, "a", ("a",), recovery=2.0)
+
+    assert time_down([kill], (kill,), 10.0 - 1e-12, 9.0) == (2.0, (kill,))
+
+
+def test_what_has_come_to_nothing_is_not_left() -> None:
+    """The job goes on at 5 s: what was due by then and killed nothing is over."""
+    past, fallen, same, ahead = (
+        Kill(time, "a", ("a",)) for time in (3.0, 4.0, 5.0, 6.0)
+    )
+    counted = Kill(np.inf, "a", ("a",), ended=(0, 7))
+
+    left = kills_after([past, fallen, same, ahead, counted], (fallen,), 5.0)
+
+    assert left == (same, ahead, counted)
+    assert kills_after([same, counted], (same, counted), 5.0) == ()
+
+
+def test_of_deaths_at_once_the_first_is_named() -> None:
+    """At 2 s, when iteration 3 has just ended."""
+    kills = [Kill(2.0, name, ("a",)) for name in ("first", "second")]
+
+    with pytest.raises(NodeLost, match=r"^first is killed .*task a, iteration 4"):
+        attempts(part, kills, Rules(0, 1.0, 0, ()))
+
+
+def test_a_crash_at_the_very_end_kills_nothing() -> None:
+    crash = Kill(STEPS * STEP, "host h has gone", ())
+
+    assert attempts(part, [crash], Rules(0, 1.0, 0, ())).killed == ()
 
 
 def test_a_later_death_with_a_longer_recovery_lengthens_no_earlier_one() -> None:
@@ -235,6 +281,45 @@ def test_where_a_cut_is_lost_all_work_is_done_again(
     lost = [death.again for death in found.killed]
     assert lost == [death.ran for death in found.killed]
     assert lost == pytest.approx([2.8, 0.4, 1.6])
+
+
+@pytest.mark.parametrize(
+    ("missed", "killed", "copies"),
+    [(1, 0.5, set()), (1, 0.6, {0}), (99, 5.2, set()), (99, 5.7, {0})],
+)
+def test_a_copy_has_a_cut_again_when_its_iteration_has_begun(
+    monkeypatch: pytest.MonkeyPatch, missed: int, killed: float, copies: set[int]
+) -> None:
+    """Iteration 1 begins at 0.5 s, too late for a kill of then; the last at 5.5 s."""
+    came = []
+
+    def left(_: Holders, newest: int, *others: object) -> int:
+        came.append(others[-1])
+        return newest
+
+    monkeypatch.setattr(Holders, "left_of", left)
+    attempts(part, [Kill(killed, "a", ("a",))], Rules(1, 1.0, 2, (0,), missed))
+
+    assert came == [copies]
+
+
+def test_a_copy_that_died_is_missed_in_the_next_attempt() -> None:
+    """The copy dies at 1.7 s, with cut 2; its owner 0.3 s after it came again."""
+    tasks = (Task("a", "x"), Task("a.copy", CHECKPOINT))
+    machines = Machine("m0", 9.0, 8.0), Machine("m1", 7.0, 6.0)
+
+    def kept(first: int, _began: float) -> Schedule:
+        rest = 6 - first
+        job = Job(tasks, (Edge(0, 1),), rest)
+        problem = Problem(Cluster(machines), job, Placement((0, 1)))
+        times = np.repeat([[STEP], [0.0]], rest, axis=1)
+        return simulate(problem, Realization(times, np.zeros((1, rest))))
+
+    kills = [Kill(1.7, "m1", ("a.copy",)), Kill(3.0, "m0", ("a",))]
+    found = attempts(kept, kills, Rules(2, 1.0, 2, (0,), copies=(1,)))
+
+    assert [death.next_iteration for death in found.killed] == [2, 0]
+    assert [death.again for death in found.killed] == pytest.approx([1.7, 0.3])
 
 
 @pytest.mark.parametrize(("killed", "cut", "again"), [(1.4, 0, 1.4), (2.6, 2, 1.6)])

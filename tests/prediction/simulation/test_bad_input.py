@@ -12,6 +12,7 @@ import pytest
 from emu.errors import SchedulingError
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -106,6 +107,76 @@ def test_what_could_never_start_is_named() -> None:
             Problem(problem.cluster, job, problem.placement),
             Realization(realization.times, volumes),
         )
+
+
+@pytest.mark.parametrize(
+    ("readers", "flows"),
+    [
+        (3, "a->b0 (iteration 1), a->b1 (iteration 1), a->b2 (iteration 1)"),
+        (4, "a->b0 (iteration 1), a->b1 (iteration 1), a->b2 (iteration 1) and 1 more"),
+    ],
+)
+def test_flows_over_a_link_that_is_cut_for_good_are_named(
+    readers: int, flows: str
+) -> None:
+    """Into m1, from 9 s on: a sends anew at 10 s, also to c, of m2; d never begins.
+
+    Over the link out of m2, cut as well, nothing goes.
+    """
+    behind = 8
+    names = ["a", "c", *(f"b{n}" for n in range(readers)), "d"]
+    names += [f"e{n}" for n in range(behind)]
+    tasks = tuple(Task(name, "x") for name in names)
+    first, last = 2, len(names) - behind - 1
+    edges = [Edge(0, reader) for reader in range(first, last)]
+    edges += [Edge(0, 1), Edge(first, last)]
+    edges += [Edge(last, last + 1 + n) for n in range(behind)]
+    machine_of = (0, 2, *([1] * readers), 0, *([1] * behind))
+    machines = tuple(Machine(f"m{n}", 40.0 + n, 50.0 + n) for n in range(3))
+    changes = (
+        CapacityChange(4.0, "m1 in", 30.0),
+        CapacityChange(9.0, "m1 in", 0.0),
+        CapacityChange(2.0, "m2 out", 0.0),
+    )
+    problem = Problem(
+        Cluster(machines, changes=changes),
+        Job(tasks, tuple(edges), 2),
+        Placement(machine_of),
+    )
+    times = np.full((len(tasks), 2), 0.25)
+    times[0] = 1.0, 9.0
+    run = Realization(times, np.ones((len(edges), 2)))
+
+    with pytest.raises(SchedulingError) as caught:
+        simulate(problem, run)
+    left = ", ".join([*names[first : last + 1], *names[last + 1 :]][:8])
+    assert str(caught.value) == (
+        f"nothing would ever start {left}; {flows} wait for m1 in, which carries "
+        "nothing from 9 s on: write for how long (events, for)"
+    )
+
+
+def test_tasks_that_wait_for_a_slot_are_named_with_its_holders() -> None:
+    """What a has taken f would give back, behind b, which needs one: c gave its own."""
+    tasks = (
+        Task("c", "x", takes="gpu"),
+        Task("a", "x", takes="gpu", frees=""),
+        Task("g", "x", takes="gpu", frees=""),
+        Task("b", "x", takes="gpu"),
+        Task("f", "x", frees="gpu"),
+        Task("h", "x", takes="cpu"),
+    )
+    edges = (Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(3, 4))
+    pools = {"cpu": 1, "gpu": 2}
+    machines = Machine("m0", 3.0, 4.0), Machine("m1", 5.0, 6.0, slots=pools)
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((1,) * 6))
+
+    with pytest.raises(SchedulingError) as caught:
+        simulate(problem, Realization(np.ones((6, 1)), np.ones((4, 1))))
+    assert str(caught.value) == (
+        "nothing would ever start b, f; b wait for a slot of gpu on m1, "
+        "held by a (iteration 0), g (iteration 0)"
+    )
 
 
 @pytest.mark.slow

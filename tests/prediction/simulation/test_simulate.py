@@ -115,6 +115,37 @@ def test_the_portfolio_chooses_among_what_it_may() -> None:
     assert makespan(problem, run, best) <= makespan(problem, run, "mrtf")
 
 
+def test_of_several_jobs_the_portfolio_may_divide_ports_among_them() -> None:
+    """As is best here, by more than 1 %; one that may not takes the next best."""
+    rng = np.random.default_rng(951)
+    problem, run = random_problem(rng, jobs=True, ties=False)
+    spans = {name: makespan(problem, run, name) for name in RULES}
+    best = min(spans, key=spans.__getitem__)
+    others = [span for name, span in spans.items() if not name.endswith("_by_job")]
+
+    assert best == best_policy(problem, run) == "maxmin_by_job"
+    assert makespan(problem, run, "portfolio") == spans[best] < 0.99 * min(others)
+    assert spans[best_policy(problem, run, ["fifo", "oes_by_job"])] == min(
+        spans[name] for name in ("oes", "fifo", "oes_by_job")
+    )
+
+
+def test_what_reads_the_newest_says_which_it_has_read() -> None:
+    """Task a ends at 1, 2 and 3 s; b begins at 1, 3.5 and 6 s; c reads each."""
+    tasks = tuple(Task(name, name) for name in "abc")
+    job = Job(tasks, (Edge(0, 2), Edge(0, 1, latest=True)), 3)
+    cluster = Cluster((Machine("m", 1.0, 1.0),))
+    problem = Problem(cluster, job, Placement((0, 0, 0)))
+    run = Realization(np.array([[1.0] * 3, [2.5] * 3, [0.5] * 3]), np.zeros((2, 3)))
+
+    reads = simulate(problem, run).reads
+    assert reads is not None
+    assert reads.tolist() == [[-1, -1, -1], [0, 2, 2]]
+    each = replace(job, edges=job.edges[:1])
+    waits = Realization(run.times, run.volumes[:1])
+    assert simulate(replace(problem, job=each), waits).reads is None
+
+
 def test_a_lag_beyond_the_last_iteration_sends_nothing() -> None:
     machines = Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0)
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, lag=5),), 2)
