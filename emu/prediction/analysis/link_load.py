@@ -338,9 +338,6 @@ def fluid_bytes(split: Pieces) -> Floats:
     rates = split.rates
     fluid = np.zeros_like(split.schedule.flow_end)
     first = split.first
-    if not first.size:
-        return fluid
-
     seconds = split.end - rates.time
     sizes = rates.rate * seconds
     edge = rates.edge[first]
