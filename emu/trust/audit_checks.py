@@ -164,8 +164,6 @@ def task_times(
 def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     """(7): a flow is ready when its source ended, and starts no earlier."""
     job = schedule.problem.job
-    if not job.edges:
-        return
     name = partial(flow_name, job)
     source_ends = schedule.task_end[[edge.source for edge in job.edges]]
     slack = allowance(source_ends, tolerance)

@@ -349,7 +349,7 @@ def _list_task_causes(
         tasks = list(job.processes.get(process, ()))
         late = np.maximum(excess[tasks], 0.0)
         total = float(late.sum()) * observed.time_scale
-        if total > 0 and waits.disk > 0:
+        if total > 0:
             share = min(waits.disk / total, 1.0)
             disks[tasks] = late * share
             is_clear[tasks] &= waits.disk < _OF_DISK * total

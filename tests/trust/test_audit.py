@@ -94,6 +94,10 @@ MUTATIONS: dict[str, tuple[str, Callable[[Schedule], Schedule]]] = {
         "(11) g0->s1[1] started before the flow before it on its edge ended: 1 s",
         lambda s: changed(s, "flow_start", (1, 1), 4.0),
     ),
+    "the last two flows of an edge overlap": (
+        "(11) g0->s1[2] started before the flow before it on its edge ended: 0.5 s",
+        lambda s: changed(s, "flow_start", (1, 2), s.flow_end[1, 1] - 0.5),
+    ),
     "bytes are lost": (
         "(12) g0->s1[0] carried 39 of 40 bytes: 1 B",
         lambda s: changed(s, "flow_bytes", (1, 0), 39.0),
@@ -253,12 +257,24 @@ def test_without_a_tolerance_links_within_a_machine_have_no_slack() -> None:
     assert "(12)" in audit(schedule, tolerance=0.0).checked
 
 
+def test_a_report_shows_its_comparisons_and_the_first_violation() -> None:
+    schedule = simulate(*two_machine_example(3))
+    sound = audit(schedule)
+    broken = audit(changed(schedule, "task_end", (4, 2), np.nan))
+
+    count = sum(sound.checked.values())
+    assert repr(sound) == f"<AuditReport: {count} comparisons, no violation>"
+    first = "(6) w0[2] did not run: 1 iterations"
+    assert f"violations, first: {first}" in repr(broken)
+
+
 def test_wrong_shapes_and_tolerances_are_refused() -> None:
     schedule = simulate(*two_machine_example(3))
     with pytest.raises(ValueError, match="volumes has shape"):
         audit(schedule, volumes=np.zeros((1, 1)))
-    with pytest.raises(ValueError, match="must not be negative"):
-        audit(schedule, tolerance=-1)
+    for wrong in ({"tolerance": -1.0}, {"relative": -0.5}):
+        with pytest.raises(ValueError, match="must not be negative"):
+            audit(schedule, **wrong)
 
 
 def test_a_link_may_let_go_at_once_what_its_bucket_holds() -> None:
@@ -286,6 +302,10 @@ STATED: dict[str, Any] = {"a": [1, 2.0, {"b": None}], "c": "x", "d": True, "e": 
 def test_what_is_alike_has_no_differences() -> None:
     said = {"a": (1.0, 2, {"b": None}), "c": "x", "d": True, "e": 0}
     assert not [*differences(said, STATED, "it")]
+    # Sums in another order differ by rounding.
+    for share, count in ((1e-10, 0), (1e-8, 1)):
+        near = {**STATED, "a": [1, 2.0 * (1 + share), {"b": None}]}
+        assert len([*differences(near, STATED, "it")]) == count
     assert agreement("file", STATED, STATED, "it") == (6, [])
 
 

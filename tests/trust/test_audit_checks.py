@@ -31,7 +31,7 @@ from emu.problem import (
 )
 from emu.testing import two_machine_example
 from emu.trust.audit import audit
-from emu.trust.audit_checks import work_of
+from emu.trust.audit_checks import allowance, work_of
 
 
 def said(schedule: Schedule, **options: Any) -> list[str]:
@@ -103,10 +103,10 @@ FAULTS: dict[str, Callable[[Schedule], Schedule]] = {
         lambda s: placed(s, "flow_bytes", (0, 2), 5.0)
     ),
     "(12) a->b[1] has a rate before it started, at 2.5 s: 0.5 s": (
-        lambda s: with_row(s, 2.5, 1, 4.0)
+        lambda s: with_row(s, 2.5, 1, 0.5)
     ),
     "(12) a->b[0] has a rate after it ended, at 3.25 s: 0.25 s": (
-        lambda s: with_row(s, 3.25, 0, 4.0)
+        lambda s: with_row(s, 3.25, 0, 0.5)
     ),
     "(12) a->b[2] has a rate and is not sent, at 4 s": (
         lambda s: with_row(s, 4.0, 2, 0.0)
@@ -168,6 +168,86 @@ def test_a_makespan_is_the_last_end_and_what_deaths_add(
     words = f"is said to be {stated:g} s, the last task ends at 16.5 s: {off} s"
     expected = [f"(15) the makespan {words}"] if off else []
     assert said(schedule, makespan=stated) == expected
+
+
+def test_a_makespan_may_be_off_by_the_rounding_of_its_sums() -> None:
+    """By 1e-12 of 15 s, which are 1.5e-11 s: half of that, and twice as much."""
+    schedule = two_flows()
+    last = 15.0
+    assert said(schedule, makespan=last + 0.75e-11, tolerance=0.0) == []
+    assert said(schedule, makespan=last - 0.75e-11, tolerance=0.0) == []
+    assert len(said(schedule, makespan=last + 3e-11, tolerance=0.0)) == 1
+
+
+def test_a_time_may_be_off_by_the_tolerance_and_its_rounding() -> None:
+    times = np.array([0.0, 2e6, -3e6])
+    expected = [0.25, 0.25 + 2e-6, 0.25 + 3e-6]
+    assert allowance(times, 0.25).tolist() == expected
+
+
+def test_what_meets_a_bound_exactly_keeps_it() -> None:
+    """Nothing is off: no time, byte or rate, each of which is a small integer."""
+    schedule = two_flows()
+    exact = {"tolerance": 0.0, "relative": 0.0, "makespan": 15.0}
+    assert said(schedule, volumes=schedule.flow_bytes, **exact) == []
+
+
+def test_every_comparison_is_counted_once() -> None:
+    """Of two tasks with 2 and 3 iterations, and an edge with 2 of 3 flows.
+
+    Arrays are compared as a whole: 6 ends of tasks, 3 times of flows.
+    """
+    schedule = two_flows()
+    assert schedule.rates is not None
+    assert schedule.rates.time.tolist() == [1.0, 3.0]
+
+    assert audit(schedule, makespan=15.0).checked == {
+        "(5),(6)": 5 + 5,
+        "(7)": 2 + 2 + 3 + 3 + 6 + 3,
+        "(8),(9)": 2,
+        "(10)": 4,
+        "(11)": 1,
+        # Four values of each flow, each row as such and in four ways, and the bytes.
+        "(12)": 4 * 3 + 2 + 4 * 2 + 2,
+        "(13),(14)": 4,
+        "(15)": 1,
+        "slots": 0,
+        "channels": 0,
+        "reads": 0,
+    }
+
+
+def test_a_task_takes_what_was_stated_at_the_least() -> None:
+    """Task b takes 4 s each time; its last iteration should have taken 4.5 s."""
+    schedule = two_flows()
+    least = np.array([[0.5, 1.0, np.nan], [4.0, 3.0, 4.5]])
+
+    short = "(6) b[2] takes less than its time: 4 of 4.5 s: 0.5 s"
+    assert said(schedule, least_times=least) == [short]
+    assert said(schedule, least_times=least, tolerance=0.5) == []
+
+
+def test_only_stores_that_wait_for_nothing_begin_with_the_run() -> None:
+    """The store b waits for a, and worker c for nobody; each may begin late."""
+    machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
+    kinds = {"a": "graph_store", "b": "graph_store", "c": "worker"}
+    tasks = tuple(Task(name, kind) for name, kind in kinds.items())
+    problem = Problem(
+        Cluster(machines), Job(tasks, (Edge(0, 1),), 1), Placement((0, 1, 0))
+    )
+    times = np.array([[1.0], [4.0], [2.0]])
+    made = simulate(problem, Realization(times, np.array([[20.0]])))
+    assert made.task_start.tolist() == [[0.0], [3.0], [0.0]]
+    late = placed(placed(made, "task_start", (2, 0), 0.5), "task_end", (2, 0), 2.5)
+
+    report = audit(late)
+
+    assert report.passed
+    store_late = placed(late, "task_start", (0, 0), 0.25)
+    assert said(store_late, tolerance=0.25) == []
+    assert "(5) a[0] started after the run began: 0.25 s" in said(
+        store_late, tolerance=0.125
+    )
 
 
 def test_work_is_counted_at_the_speed_that_its_machine_has() -> None:
@@ -275,6 +355,25 @@ def test_a_flow_of_a_channel_is_held_against_all_that_began_before_it() -> None:
     busy = "started while another flow was under way on channel line"
     found = [text for text in said(schedule) if busy in text]
     assert found == [f"channels b->d[0] {busy}: 6 s", f"channels c->d[0] {busy}: 4 s"]
+
+
+def test_a_flow_of_a_channel_is_held_against_all_that_began_after_it() -> None:
+    """Sources end at 4, 1 and 6 s; flows go in this order, the second too late."""
+    machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
+    tasks = tuple(Task(name, name) for name in "abcd")
+    edges = tuple(Edge(source, 3, channel="line") for source in range(3))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((0, 0, 0, 1)))
+    times = np.array([[4.0], [1.0], [6.0], [2.0]])
+    made = simulate(problem, Realization(times, np.full((3, 1), 10.0)))
+    schedule = replace(
+        made,
+        flow_start=np.array([[4.0], [5.0], [6.0]]),
+        flow_end=np.array([[5.0], [6.0], [7.0]]),
+    )
+
+    overtakes = "started before one that got ready earlier on channel line"
+    found = [text for text in said(schedule) if text.startswith("channels")]
+    assert found == [f"channels a->d[0] {overtakes}: 3 s"]
 
 
 def test_a_flow_is_ready_when_the_end_of_its_source_is_known() -> None:

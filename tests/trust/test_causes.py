@@ -166,6 +166,9 @@ def test_a_clock_and_traffic_of_others_are_simulated() -> None:
         (ProcessWaits(core=2.0), "cause not found"),
         (ProcessWaits(disk=3.0), "slow disk"),
         (ProcessWaits(disk=1.0), "cause not found"),
+        # Of 2.5 s that each process lost a tenth is 0.25 s.
+        (ProcessWaits(disk=0.25), "cause not found"),
+        (ProcessWaits(disk=0.2), "tasks took other times"),
     ],
 )
 def test_tasks_that_took_longer_are_told_apart_by_what_they_waited_for(
@@ -240,6 +243,11 @@ def test_a_cause_whose_half_moves_the_end_as_much_is_not_named() -> None:
 
     assert name_cause([right], simulation, 1.0) == ("right: 100 % of the difference",)
     assert name_cause([right], simulation, -1.0) == ("cause not found",)
+    # However small the difference is.
+    work = np.zeros(SHAPE)
+    work[0, 0] = 0.25
+    small = Cause("small", Change(work=work))
+    assert name_cause([small], simulation, 0.25) == ("small: 100 % of the difference",)
     # Nor where half of it moves the end the other way.
     for half in (1.0, -0.25):
         with pytest.MonkeyPatch.context() as patch:
@@ -387,6 +395,13 @@ def test_a_wait_is_of_flows_that_are_sent() -> None:
     changed = let_flows_wait(once, realization, np.array([[1.0, 9.0]]))
 
     assert makespan(*changed, "maxmin") == 2.0
+
+
+@pytest.mark.parametrize(("volume", "moved"), [(0.5, 9.0), (0.0, 0.0)])
+def test_only_flows_that_carry_bytes_wait(volume: float, moved: float) -> None:
+    """Nine flows go one after the other, and each waits for 1 s: how few its bytes."""
+    simulation = ChangedSimulation(simulated(volume=volume), "maxmin")
+    assert simulation.move(Change(waits=np.ones(SHAPE))) == pytest.approx(moved)
 
 
 def test_a_timeout_beside_many_flows_is_named() -> None:

@@ -313,6 +313,23 @@ def test_a_flow_that_takes_no_time_reads_no_other_clock() -> None:
     assert unknown(dataclasses.replace(at_once, end=1.5)) == pytest.approx(ONE + OTHER)
 
 
+def test_the_first_edge_of_a_job_crosses_hosts_like_any_other() -> None:
+    """Task a (1 s) sends for 3 s to b (2 s), whose host knows its clock worse."""
+    tasks = Task("a", "a"), Task("b", "b")
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", 20.0, 20.0)
+    problem = Problem(
+        Cluster(machines), Job(tasks, (Edge(0, 1),), 1), Placement((0, 1))
+    )
+    run = Realization(np.array([[1.0], [2.0]]), np.array([[30.0]]))
+    chain = critical_path(simulate(problem, run))
+
+    unknown = clock_uncertainty(chain, problem, [host("m0", ONE), host("m1", OTHER)])
+
+    crossings = sum(link.edge == 0 for link in chain.links)
+    assert crossings > 0
+    assert unknown == pytest.approx(OTHER + crossings * (ONE + OTHER))
+
+
 def test_simulated_flows_end_when_their_fluid_does() -> None:
     problem, realization = two_machine_example(3)
     schedule = simulate(problem, realization, "oes", record_rates=True)

@@ -234,6 +234,22 @@ def test_causes_are_told_of_the_flows_that_moved_the_end_most_first(
     assert asked == [[(1, 0), (0, 0)]]
 
 
+def test_tasks_that_moved_the_end_are_no_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks took 0.4 s longer than in the repetition, and the first flow 3 s."""
+    asked: list[list[tuple[int, int]]] = []
+
+    def keep(*_: Any, late: list[tuple[int, int]], **_observed: Any) -> list[Any]:
+        asked.append(late)
+        return []
+
+    monkeypatch.setattr("emu.trust.prediction.list_causes", keep)
+    again = in_a_row([1.0, 1.0], 0.1)
+    ran = replace(in_a_row([4.0, 1.0], 0.5), flow_bytes=again.flow_bytes)
+    judged(ran, again)
+
+    assert asked == [[(0, 0)]]
+
+
 def test_connections_that_share_a_nic_unequally_are_named() -> None:
     """Older flows first: a flow of 10 B waits for one of 60 B, and NICs are full."""
     stated = prepare(load("golden", ["schedule.policy=maxmin", "expect=null"]))

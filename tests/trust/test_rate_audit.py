@@ -29,7 +29,8 @@ from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from emu.trust.rate_audit import rule_audit
-from emu.trust.rate_rules import POLICIES
+from emu.trust.rate_rules import POLICIES, maxmin_by_job
+from emu.trust.rated_flows import Flow
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -107,6 +108,19 @@ def test_a_wrong_rate_is_named_with_its_flow_and_first_instant(factor: float) ->
     assert checked > 20
     assert found[0].subject == f"{name}[1]"
     assert f"from {schedule.rates.time[row]:.6g} s on, oes gives" in found[0].sentence
+
+
+def test_a_job_has_of_a_link_what_settled_flows_of_others_leave() -> None:
+    """Job a has 2 of 10 B/s, as another link on its way has no more: b has the rest."""
+    flows = [
+        Flow(0, 0, ("r", "s", 0, 0), ("narrow", "shared"), 9.0, 9.0, job="a"),
+        Flow(1, 0, ("r", "t", 0, 1), ("shared",), 7.0, 7.0, job="b"),
+        Flow(2, 0, ("r", "u", 0, 2), ("shared",), 5.0, 5.0, job="b"),
+    ]
+
+    maxmin_by_job(flows, {"narrow": 2.0, "shared": 10.0})
+
+    assert [flow.rate for flow in flows] == [2.0, 4.0, 4.0]
 
 
 def test_another_rule_than_the_stated_one_is_found() -> None:

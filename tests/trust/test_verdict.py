@@ -327,6 +327,13 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
     assert figures.late_sends == 6
 
 
+@pytest.mark.parametrize(("wakes", "mean"), [(1, 0.3), (0, 0.0)])
+def test_a_pacer_that_woke_once_has_its_own_lag(wakes: int, mean: float) -> None:
+    counted = _counted()
+    counted["pacer"] |= {"wakes": wakes, "mean_lag": 0.3}
+    assert host_figures({"s": counted}).pacer_lag_mean == mean
+
+
 @given(st.dictionaries(st.text(), st.none() | st.text() | st.lists(st.integers())))
 def test_keys_that_nobody_knows_are_no_cpu_time(further: dict[str, Any]) -> None:
     known = {"busy": 1.0, "idle": 2.0, "steal": 1.0}

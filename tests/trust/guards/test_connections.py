@@ -29,6 +29,16 @@ def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None
     assert "waited 0.01 s longer than can be (hole)" in finding
     assert said(schedule, connections=states, waits=longer, stall=0.0095) == []
 
+    # Of several the first is named.
+    falling["edge"] = edge
+    falling["retransmitted"] = [3, 2, 1]
+    assert len(said(schedule, connections=falling, waits=sound)) == 1
+    other_edge, other = schedule.flows()[1].tolist()
+    both = np.array(
+        [(edge, iteration, 0.0, 99.0), (other_edge, other, 0.0, 88.0)], WAIT_ROWS
+    )
+    assert len(said(schedule, connections=states, waits=both)) == 1
+
     # A reader may be late until the run ends: the bytes had arrived.
     until_end = (schedule.makespan - schedule.flow_start[edge, iteration]) * TIME_SCALE
     assert until_end > seconds * TIME_SCALE + 1.0

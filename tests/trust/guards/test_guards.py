@@ -234,6 +234,7 @@ def _chosen(rows: Rows) -> NDArray[np.bool_]:
 FAULTS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "frame g0->s1[1] never came": ("received", lambda r: _dropped(r, 1)),
     "frame g0->s0[1] never came": ("received", lambda r: _dropped(r, 0)),
+    "came before the one before it": ("received", _moved("last", -6.0)),
     "came twice": ("received", lambda r: np.concatenate([r, r[_chosen(r)]])),
     "with other bytes than its task": ("received", _halved),
     "before its last byte was sent": ("sent", _moved("last", 0.025)),
@@ -388,7 +389,8 @@ def test_a_task_begins_after_its_order_and_before_its_end(
     found = [words for words in said(schedule, began=began) if "says that it" in words]
 
     assert bool(found) == fires
-    assert all("task w0[1] says" in words for words in found)
+    instant = f"{began[4, 1]:.6g} s"
+    assert all(f" at {instant}: task w0[1] says" in words for words in found)
     assert all(words.endswith("(and 0 others)") for words in found)
 
 

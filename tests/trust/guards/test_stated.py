@@ -254,6 +254,30 @@ def test_a_window_counts_iterations_of_who_ends_a_batch() -> None:
     ]
 
 
+def test_a_window_is_of_one_job_alone() -> None:
+    """Job b runs ahead of its worker without bound; a keeps its window of 1."""
+    names = {
+        "a.g": "graph_store",
+        "a.w": "worker",
+        "b.g": "graph_store",
+        "b.w": "worker",
+    }
+    tasks = tuple(Task(name, kind) for name, kind in names.items())
+    job = Job(tasks, (Edge(0, 1), Edge(2, 3)), 2)
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0,) * 4))
+    made = simulate(problem, Realization(np.zeros((4, 2)), np.zeros((2, 2))))
+    schedule = replace(
+        made,
+        task_start=np.array([[0.0, 3.0], [1.0, 3.0], [0.0, 0.5], [1.0, 4.0]]),
+        task_end=np.array([[0.0, 3.0], [2.0, 4.0], [0.0, 0.5], [3.0, 5.0]]),
+    )
+    stated = replace(evidence(experiment(1)), schedule=schedule)
+
+    assert not [*window(replace(stated, windows=(("a.", 1),)))]
+    (found,) = window(replace(stated, windows=(("a.", 1), ("b.", 1))))
+    assert found.sentence.startswith("b.g[1] started at 0.5 s, before b.w[0] ended")
+
+
 def test_a_slot_is_held_until_the_one_that_frees_it_ends() -> None:
     """The taker ends after 1 s, the task that gives its slot back 2 s later."""
     tasks = (Task("a", "x", takes="gpu", frees=""), Task("b", "x", frees="gpu"))
