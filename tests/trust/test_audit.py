@@ -272,9 +272,9 @@ def test_wrong_shapes_and_tolerances_are_refused() -> None:
     schedule = simulate(*two_machine_example(3))
     with pytest.raises(ValueError, match="volumes has shape"):
         audit(schedule, volumes=np.zeros((1, 1)))
-    for wrong in ({"tolerance": -1.0}, {"relative": -0.5}):
+    for tolerance, relative in ((-1.0, 0.0), (0.0, -0.5)):
         with pytest.raises(ValueError, match="must not be negative"):
-            audit(schedule, **wrong)
+            audit(schedule, tolerance=tolerance, relative=relative)
 
 
 def test_a_link_may_let_go_at_once_what_its_bucket_holds() -> None:

@@ -148,6 +148,13 @@ def test_a_wait_of_less_than_a_tenth_of_the_run_is_no_cause() -> None:
 
     assert measure_delays(short, short, nothing, observed).core.longest == 0.0
 
+    # From a tenth on it may be: of 4.25 s, where r lost 0.25 s.
+    longer = replace(short, task_end=short.task_end + np.array([[0.0], [0.25]]))
+    for share, lost in ((0.1, 0.25), (0.09, 0.0)):
+        waits = {"r": ProcessWaits(core=share * longer.length)}
+        observed = Observations(processes=waits)
+        assert measure_delays(longer, short, nothing, observed).core.longest == lost
+
 
 def test_what_the_coordinator_made_is_taken_off_the_rest() -> None:
     """Two turns, of 0.5 s and 0.7 s, in which it waits for 0.2 and 0.14 s.

@@ -129,6 +129,15 @@ def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
         reads[0, 1] = read
         (violation,) = audit(replace(schedule, reads=reads)).violations
         assert violation.sentence == f"b[1] read of a->b iteration {read} {words}"
+        assert violation.amount == 1
+    # The first flow lands at 8 s: b cannot have read it half a second before.
+    starts = schedule.task_start.copy()
+    starts[1, 0] = 7.5
+    early = audit(replace(schedule, task_start=starts))
+    assert early.checked["reads"] == 8
+    assert "b[0] read of a->b iteration 0 before it arrived" in [
+        violation.sentence for violation in early.violations
+    ]
 
     # The third landed at 10 s; where that was known at 10.75 s, b read the second.
     second = schedule.reads.copy()

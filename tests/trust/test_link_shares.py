@@ -185,6 +185,23 @@ def test_a_flow_without_bytes_has_no_rate() -> None:
     assert all(share > 0 for rates in lone_rates(nothing).values() for share in rates)
 
 
+def test_a_flow_of_no_length_beside_two_others_is_not_alone() -> None:
+    """All three go from s to r: at once at 2 s, from 1 to 5 s and from 1 to 4 s."""
+    tasks = Task("s", "x"), Task("r", "x")
+    job = Job(tasks, (Edge(0, 1), Edge(0, 1), Edge(0, 1)), 1)
+    problem = Problem(Cluster((MACHINES[0], MACHINES[2])), job, Placement((0, 1)))
+    volumes = np.array([[10.0], [20.0], [30.0]])
+    made = simulate(problem, Realization(np.ones((2, 1)), volumes), "maxmin")
+    schedule = replace(
+        made,
+        flow_start=np.array([[2.0], [1.0], [1.0]]),
+        flow_end=np.array([[2.0], [5.0], [4.0]]),
+        rates=None,
+    )
+
+    assert lone_rates(schedule) == {}
+
+
 def test_links_below_their_rate_are_told_by_lone_flows_or_by_all_together() -> None:
     """Of r in, 40 B in 4 s, both have 36; alone on its way r->t has 80 of 100."""
     schedule = ran([1, 1, 1], [5, 5, 5], [12.0, 24.0, 80.0])

@@ -96,7 +96,7 @@ def test_what_a_small_buffer_threw_away_is_no_loss(
     assert bool(losses) == is_loss
     for said, waits in losses.items():
         assert said.endswith("waited for up to 375 ms")
-        assert waits.tolist() == [[0.25, 0.375, 0.25, 0.25, 0.25]] * 2
+        assert np.asarray(waits).tolist() == [[0.25, 0.375, 0.25, 0.25, 0.25]] * 2
 
 
 def test_a_clock_ahead_makes_flows_into_its_process_longer_and_tasks_shorter() -> None:

@@ -25,6 +25,7 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.testing.strategies import random_problem
+from emu.trust.causes import NO_REASON
 from emu.trust.link_shares import lone_rates
 from emu.trust.observed import Observations
 from emu.trust.prediction import (
@@ -33,7 +34,7 @@ from emu.trust.prediction import (
     judge_prediction,
 )
 from emu.trust.verdict import Trust
-from emu.trust.witnesses import Witnesses
+from emu.trust.witnesses import Witnesses, _lead_with
 
 RATE, ITERATIONS = 100.0, 4
 ALL_OF_IT = "100 % of the difference"
@@ -137,6 +138,29 @@ def test_tasks_that_take_other_times_are_no_fault_of_the_network() -> None:
     ran = simulate(problem_of(1, 0.99), expected(stated, 3.0), "maxmin")
     found = judged(ran, simulate(stated, expected(stated), "maxmin"), again)
     assert found.links == ()
+
+
+def test_a_run_that_is_off_by_the_threshold_agrees() -> None:
+    """Its repetition is off by more, where both are asked for: that is shown."""
+    ran, near, far = (in_a_row([size, 1.0], 1.0) for size in (1.0, 1.25, 2.0))
+    threshold = abs(ran.makespan / near.makespan - 1)
+    ran = replace(ran, rates=None)
+
+    alike = judge_prediction(ran, near, near, threshold=threshold)
+    assert alike.outcome is Outcome.AGREES
+    found = judge_prediction(ran, near, far, threshold=threshold)
+    assert found.outcome is Outcome.DIFFERS
+    assert found.error == pytest.approx(ran.makespan / far.makespan - 1)
+
+
+def test_a_verdict_that_found_no_cause_keeps_saying_so() -> None:
+    """Unless something else stands before it."""
+    verdict = Prediction(Outcome.DIFFERS, 0.2, 0.03, reasons=NO_REASON)
+
+    assert _lead_with([], verdict).reasons == NO_REASON
+    assert _lead_with(["first"], verdict).reasons == ("first",)
+    named = replace(verdict, reasons=("named",))
+    assert _lead_with(["first"], named).reasons == ("first", "named")
 
 
 def test_two_errors_that_cancel_do_not_agree() -> None:

@@ -78,7 +78,9 @@ def test_waits_that_may_have_moved_the_end_decide(held: float, trust: Trust) -> 
     verdict = _decide(Lateness(0.0, 0.0, 0.0), by_kernel=True, held_up=held)
 
     assert verdict.trust is trust
-    assert ("waits for a core" in " ".join(verdict.reasons)) == (held > 0.01)
+    said = " ".join(verdict.reasons)
+    assert ("waits for a core" in said) == (held > 0.01)
+    assert (f"{100 * held:.2g} %" in said) == (held > 0.01)
     assert (verdict.cause is Cause.HOST) == (held > 0.01)
 
 

@@ -377,7 +377,7 @@ def test_a_board_of_an_edge_that_is_not_there_is_found() -> None:
 @pytest.mark.parametrize(
     ("seconds", "fires"),
     # 0.15 s ahead of the order and 1 ms of clocks, of wall time; 3 s of work.
-    [(-0.152, True), (-0.150, False), (0.6, False), (0.6008, False), (0.602, True)],
+    [(-0.152, True), (-0.1505, False), (0.6, False), (0.6008, False), (0.602, True)],
 )
 def test_a_task_begins_after_its_order_and_before_its_end(
     seconds: float, *, fires: bool
@@ -574,6 +574,14 @@ def test_what_fits_to_the_last_digit_does_not_overflow() -> None:
         assert of_flows(starts, ends, capacity * lengths, capacity, 0.0) is None
         more = of_flows(starts, ends, 1.001 * capacity * lengths, capacity, 0.0)
         assert more is not None
+
+
+def test_rounding_is_of_what_an_interval_carries_however_late_it_is() -> None:
+    """In 1 s behind a million 1 B/s carry 1 B; half a thousandth more is too much."""
+    times = {"start": np.array([1e6]), "end": np.array([1e6 + 1])}
+    more = of_flows(**times, sent=np.array([1 + 5e-4]), capacity=1.0, depth=0.0)
+    assert more is not None
+    assert more.most == pytest.approx(5e-4)
 
 
 def test_flows_that_fill_a_link_together_do_not_overflow() -> None:
