@@ -39,6 +39,11 @@ def list_rooms(root: Path, files: Iterable[str]) -> list[str]:
     return sorted(rooms)
 
 
+def find_imports(tree: Path) -> str:
+    """Return the PYTHONPATH by which a tree's product is imported, and our tools."""
+    return os.pathsep.join([str(tree), str(tree / "nodes"), str(_ROOT)])
+
+
 def map_lines(
     tree: Path, tests: Sequence[str], data: Path, options: Sequence[str] = QUICK
 ) -> None:
@@ -53,7 +58,6 @@ def map_lines(
     settings.write_text(
         '[tool.coverage.run]\nsource_pkgs = ["emu", "emu_nodes"]\n', encoding="utf-8"
     )
-    places = os.pathsep.join([str(tree), str(tree / "nodes"), str(_ROOT)])
     command = [
         *(sys.executable, "-m", "coverage", "run", "--append"),
         f"--rcfile={settings}",
@@ -61,7 +65,7 @@ def map_lines(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
         *("-p", "tools.mutation.contexts", *options, *tests),
     ]
-    environment = {**os.environ, "PYTHONPATH": places}
+    environment = {**os.environ, "PYTHONPATH": find_imports(tree)}
     code = subprocess.run(command, cwd=tree, env=environment, check=False).returncode
     if code not in {PASSED, FAILED}:
         raise RuntimeError(f"pytest of {', '.join(tests)} ended with {code}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from emu.testing.faults import Outcome
 from tools.mutation.campaign import ROOT, outcomes, prepare, table
 from tools.mutation.covering import CoveringTests, list_rooms, map_lines
 from tools.mutation.drawing import DrawnFault, changed_lines, faults_of
+from tools.mutation.forks import plant_in_forks
 from tools.runner import Ledger
 
 #: Parts of the product in which no drawn fault may live: what decides about numbers.
@@ -111,6 +112,22 @@ def map_tests(
     return CoveringTests(data, Path(noted.read_text(encoding="utf-8")), ROOT)
 
 
+def _attempt(
+    faults: Sequence[DrawnFault],
+    sound: Path,
+    copies: Sequence[Path],
+    folder: Path,
+    patience: float,
+) -> Iterator[Outcome]:
+    """Yield the outcome of faults: in forks what functions hold, in copies the rest."""
+    attempted = set[str]()
+    for outcome in plant_in_forks(sound, faults, folder, len(copies), patience):
+        attempted.add(outcome.case)
+        yield outcome
+    others = [fault for fault in faults if fault.case not in attempted]
+    yield from outcomes(copies, others, patience=patience)
+
+
 def main(options: Namespace) -> int:
     """Draw, plant, print; return 1 where a fault lives that must not."""
     faults = draw(choose_lines(options), options.count, options.seed)
@@ -130,7 +147,7 @@ def main(options: Namespace) -> int:
         unreached = [fault for fault in faults if not fault.tests]
         found += [Outcome(fault.case, "unreached", "", 0.0) for fault in unreached]
         ledger.add(found)
-        for outcome in outcomes(copies, reached, patience=options.patience):
+        for outcome in _attempt(reached, sound, copies, folder, options.patience):
             found.append(outcome)
             ledger.add([outcome])
             text = f"{outcome.fate:9} {outcome.seconds:5.1f} s  {outcome.case}"
