@@ -21,6 +21,7 @@ class HostMetrics:
 
     def __init__(self) -> None:
         self.closed = False
+        self._use: HostUse | None = None  # all of a process have the same
         # Made when the barrier falls: what came before is no one's fault.
         self._samples = 0
         self._sum = 0.0
@@ -59,7 +60,12 @@ class HostMetrics:
         self._handle.cancel()
 
     def use(self) -> HostUse:
-        """Return the figures since the start."""
+        """Return the figures from the start to the first call."""
+        if self._use is None:
+            self._use = self._count()
+        return self._use
+
+    def _count(self) -> HostUse:
         host: dict[str, float] = {}
         for use, seconds in host_cpu().items():
             host[use] = seconds - self._host.get(use, 0.0)

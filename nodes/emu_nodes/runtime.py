@@ -57,6 +57,7 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import this_host
+from emu.problem.job import TIMED
 from emu_nodes.host_metrics import HostMetrics
 from emu_nodes.line import Line, may_have_rings
 from emu_nodes.program import (
@@ -73,6 +74,7 @@ from emu_nodes.task_runner import (
     WallClockTimer,
     warm_up_process,
 )
+from emu_nodes.timed import Timed, prepare_pools
 from emu_nodes.timed_layout import find_timed_programs
 from emu_nodes.timed_process import TimedProcess
 from emu_nodes.timed_selector import TimedLoop, TimedSelector, may_be_timed
@@ -107,6 +109,22 @@ async def follow_host_clock(clock: RunClock, pacer: Pacer) -> None:
         clock.follow(line, this_host.monotonic(), BEAT)
         clock.show(pacer.core)
         await asyncio.sleep(BEAT)
+
+
+def prepare(descriptions: Sequence[Fields]) -> None:
+    """Make what processes of these specifications share with others, before the fork.
+
+    What is wrong with one, or has no memory, its process says.
+    """
+    with contextlib.suppress(
+        EmulatorError,
+        MemoryError,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ):
+        specs = [ProcessSpec.from_map(fields) for fields in descriptions]
+        prepare_pools(specs)
 
 
 def main(descriptions: Sequence[Fields]) -> int:
@@ -194,6 +212,7 @@ class NodeProcess:
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
         self._timed: TimedProcess | None = None  # in place of runners
+        self._timer: WallClockTimer | None = None  # of runners
         self._handles: dict[asyncio.Future[Any], None] = {}  # a set has no order
         self._counted_cpu = 0.0  # seconds, of the runs before
         self.stopped = False  # by the coordinator: its agent says so
@@ -261,7 +280,6 @@ class NodeProcess:
         except OSError as error:
             raise NodeLost(f"the rate board has gone with its agent: {error}") from None
         self._pacer = Pacer(self._board, self._settings)
-        self._timer = WallClockTimer()
         self._ends = EdgeEnds(self._spec, self._line.report, self._fail)
         try:
             return await self._take_part()
@@ -286,7 +304,9 @@ class NodeProcess:
             if self._timed is not None:
                 self._timed.close()
             await self._ends.aclose()
-            self._timer.close()
+            if self._timer is not None:
+                self._timer.close()
+                self._timer = None
             self._pacer.close()
             self._board.close()
 
@@ -294,7 +314,9 @@ class NodeProcess:
         programs = await self._come_up()
         self._programs = programs
         await self._restore(programs)
-        await self._surroundings.warm_up(self._compute)
+        timed = self._find_timed(programs)
+        if not timed:
+            await self._surroundings.warm_up(self._compute)
         tuning = {
             **self._surroundings.tuning,
             "arrivals": arrival_device(),
@@ -316,7 +338,7 @@ class NodeProcess:
         self._track(follow_host_clock(self._clock, self._pacer))
         self._pacer.start(self._clock)
         with contextlib.closing(self._surroundings.metrics()) as host_metrics:
-            await self._obey(programs)
+            await self._obey(programs, timed)
             statistics = await self._count(host_metrics)
         self._hand_over(statistics)
         return await self._goes_on()
@@ -341,6 +363,12 @@ class NodeProcess:
             peers = await self._next(Peers, "the addresses of its peers")
             await ends.meet(peers.addresses, self._pacer)
 
+        if all(task.program == TIMED for task in self._spec.tasks):
+            # To start a thread for them takes longer than to make them.
+            programs = self._make_programs()
+            await meet()
+            return programs
+
         # At once: a partition takes seconds to load, and peers wait for each other.
         loop = asyncio.get_running_loop()
         loading = loop.run_in_executor(self._compute, self._make_programs)
@@ -357,10 +385,11 @@ class NodeProcess:
         members = self._surroundings.members
         cpu_seconds, peak_memory = host_metrics.usage()
         if members > 1:  # its own thread, and its share of the loop
-            loop = asyncio.get_running_loop()
-            thread_time = this_host.thread_time
-            compute_time = await loop.run_in_executor(self._compute, thread_time)
-            cpu_seconds = compute_time + thread_time() / members
+            cpu_seconds = this_host.thread_time() / members
+            if self._timed is None:
+                loop = asyncio.get_running_loop()
+                thread_time = this_host.thread_time
+                cpu_seconds += await loop.run_in_executor(self._compute, thread_time)
         of_this_run = cpu_seconds - self._counted_cpu
         self._counted_cpu = cpu_seconds
 
@@ -414,7 +443,7 @@ class NodeProcess:
                 keeper.restore({name: states[name] for name in task.restores})
 
     def _make_programs(self) -> dict[int, Program]:
-        """Make the programs of all tasks; in the compute thread."""
+        """Make the programs of all tasks; in the compute thread, if any load data."""
         # Memory touched for the first time during the run stalls the loop.
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)
@@ -430,14 +459,18 @@ class NodeProcess:
                 self._ends.server.sinks.update(program.sinks())
         return programs
 
-    async def _obey(self, programs: dict[int, Program]) -> None:
+    async def _obey(
+        self,
+        programs: dict[int, Program],
+        timed: dict[int, Timed],
+    ) -> None:
         """Run tasks as ordered, until the run is finished.
 
         Orders may be hours apart: who waits for them relies on the agent, which gets a
         beat from the coordinator every second and takes its processes down otherwise.
         Raises NodeLost when the coordinator ends the run early or goes away.
         """
-        self._line.join(self._name, self._take_up(programs))
+        self._line.join(self._name, self._take_up(programs, timed))
         following = asyncio.ensure_future(
             self._control.follow(lambda message: self._obeys(unpack(message)))
         )
@@ -452,11 +485,20 @@ class NodeProcess:
             self._failure.result()
         following.result()
 
-    def _take_up(self, programs: dict[int, Program]) -> Callable[[Order], None]:
+    def _find_timed(self, programs: dict[int, Program]) -> dict[int, Timed]:
+        """Return the programs where the core runs them all; {} where it cannot."""
+        if self._surroundings.selector is None:
+            return {}
+        return find_timed_programs(self._spec, programs, self._ends, self._pacer)
+
+    def _take_up(
+        self,
+        programs: dict[int, Program],
+        timed: dict[int, Timed],
+    ) -> Callable[[Order], None]:
         """Be ready for orders; return who carries them out."""
         ends = self._ends
         selector = self._surroundings.selector
-        timed = find_timed_programs(self._spec, programs, ends, self._pacer)
         if timed and selector is not None:
             self._timed = TimedProcess(
                 self._spec,
@@ -472,6 +514,7 @@ class NodeProcess:
             self._timed.start()
             return self._timed.carry_out
 
+        self._timer = WallClockTimer()
         context = TaskContext(
             inbox=self._ends.inbox,
             outputs=self._ends.outputs,

@@ -9,16 +9,25 @@ made.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import NodeMisbehaved
 from emu.prediction.core import lib, structure
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec
+from emu.problem.job import TIMED
+from emu_nodes.program import (
+    EdgeSpec,
+    Payload,
+    Settings,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+)
 
 Bytes: TypeAlias = NDArray[np.uint8]
 #: Bytes of the random pool, from any of which a payload may begin.
@@ -47,6 +56,29 @@ def pool_of(seed: int, longest: int) -> Bytes:
             _pools.clear()
             _pools[seed] = pool
         return pool
+
+
+def prepare_pools(specs: Iterable[ProcessSpec]) -> None:
+    """Make the bytes that timed tasks of some processes send.
+
+    Processes that are forked afterwards have the same memory: 20 of them took 4 ms each
+    to make their own, and read more of it than a cache of the host holds.
+    """
+    for spec in specs:
+        seed = seed_of(spec.job_settings)
+        for task in spec.tasks:
+            if task.program != TIMED:
+                continue
+            longest = _BLOCK
+            for row in task.settings.get("payload_bytes", []):
+                longest = max([longest, *row])
+            pool_of(seed, longest)
+
+
+def seed_of(job_settings: Settings) -> int:
+    """Return the seed of the bytes of a job, which the core takes for 64 bits."""
+    seed: int = job_settings.get("seed", 0)
+    return seed % (1 << 64)
 
 
 def rows_by_edge(brief: TaskSpec) -> dict[int, list[int]]:
@@ -117,7 +149,7 @@ class Timed(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self.seed: int = brief.job_settings.get("seed", 0) % (1 << 64)
+        self.seed = seed_of(brief.job_settings)
         self.rows = rows_by_edge(brief)
         longest = max(_BLOCK, longest_row(self.rows))
         self.pool = pool_of(self.seed, longest)

@@ -43,6 +43,8 @@ def test_figures_of_a_host_count_from_the_barrier(
     assert use.loop_lag_mean == pytest.approx(0.4 / 3)
     assert use.loop_lag_max == pytest.approx(0.3)
     assert (use.disk, use.waited, use.blocks, use.host) == (0.5, 0.25, 3, {"busy": 1.0})
+    now += 1.0
+    assert metrics.use() is use  # the others of a process have the same
 
 
 class Times(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgpack
 import numpy as np
 import pytest
 from typing_extensions import override
@@ -23,12 +25,14 @@ from emu.emulation.wire.array_parts import parts_of
 from emu.emulation.wire.messages import (
     FlowEnded,
     Message,
+    Peers,
     ResultPart,
     RunTask,
     TaskEnded,
 )
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.problem.job import TIMED
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes import runtime, task_runner, timed
 from emu_nodes.line import Line
@@ -409,6 +413,75 @@ def test_all_payloads_of_a_seed_are_windows_of_one_pool() -> None:
     assert (longer[timed.POOL :] == longer[: timed.POOL + 3]).all()
     assert timed.pool_of(seed, timed.POOL + 3) is longer
     assert (timed.pool_of(6, 10)[:99] != pool[:99]).any()
+
+
+def test_processes_find_the_pool_that_was_prepared_before_their_fork() -> None:
+    """As long as their longest payload, of either kind of task."""
+    seed = 20_261_130  # of no other test
+    rows = [[3, 200_000], [], [150_000, 7]]
+    task = process_task(TIMED, settings={"payload_bytes": rows})
+    other = process_task("x:X", settings={"payload_bytes": [[900_000]]})
+    spec = process_spec("w0", other, task, job_settings={"seed": seed})
+    runtime.prepare([msgpack.unpackb(msgpack.packb(spec, default=vars))])
+
+    pool = timed._pools[seed]
+    assert len(pool) == 200_000 + timed.POOL
+    assert timed.pool_of(seed, 200_000) is pool
+
+    negative = replace(spec, job_settings={"seed": -1})
+    runtime.prepare([msgpack.unpackb(msgpack.packb(negative, default=vars))])
+    assert set(timed._pools) == {2**64 - 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"process": 1},
+        {"tasks": [{"task": 0}]},
+        {"job_settings": []},
+        {"job_settings": {"seed": "x"}},
+    ],
+)
+def test_what_cannot_be_prepared_is_left_to_its_process(wrong: dict[str, Any]) -> None:
+    spec = process_spec("w0", process_task(TIMED))
+    fields = msgpack.unpackb(msgpack.packb(spec, default=vars))
+    runtime.prepare([fields | wrong])
+
+
+@pytest.mark.parametrize(("program", "threads"), [(TIMED, 0), ("x:X", 1)])
+async def test_programs_that_load_nothing_are_made_without_a_thread(
+    program: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = replace(process_spec("w0", process_task(program)), host=HOST)
+    process = runtime.NodeProcess(spec, runtime.Surroundings({}), Line([spec]))
+    made_in: list[str] = []
+
+    def make_programs() -> dict[int, Any]:
+        made_in.append(threading.current_thread().name)
+        return {0: made_in}
+
+    async def start(*_: object, **__: object) -> tuple[str, int]:
+        return "127.0.0.1", 9
+
+    async def meet(*_: object) -> None:
+        return None
+
+    async def receive(*_: object) -> Peers:
+        return Peers({})
+
+    ends = SimpleNamespace(server=SimpleNamespace(start=start), meet=meet)
+    monkeypatch.setattr(process, "_ends", ends, raising=False)
+    monkeypatch.setattr(process, "_pacer", None, raising=False)
+    control = SimpleNamespace(send=lambda _: None)
+    monkeypatch.setattr(process, "_control", control, raising=False)
+    monkeypatch.setattr(process, "_next", receive)
+    monkeypatch.setattr(process, "_make_programs", make_programs)
+
+    programs: dict[int, Any] = await process._come_up()
+    assert programs[0] is made_in
+    assert [name.startswith("compute") for name in made_in] == [threads == 1]
+    assert len(process._compute._threads) == threads
+    process._compute.shutdown()
 
 
 def test_a_payload_of_a_custom_job_has_bytes_and_nothing_else() -> None:

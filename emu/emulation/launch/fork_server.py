@@ -7,7 +7,8 @@ find or take first, and leaves nothing behind however it ends. Over it come orde
 go notes, msgpack maps behind their lengths:
 
     {"preload": [module, ...]}       import these beside the runtime's
-    {"fork": [specification, ...]}   fork a process that is all of these
+    {"fork": [specification, ...]}   fork a process that is all of these, once what it
+                                     shares with others is made
     {"kill": name}                   kill the process that is this one, of these
     {"ended": name, "code": status}  how it ended; negative is the number of a signal
     {"broken": reason}               what does not import; nothing is forked after it
@@ -117,6 +118,9 @@ class _ForkServer:
     def _fork(self, specs: list[Fields]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        module, _, _ = RUNTIME.partition(":")
+        runtime = importlib.import_module(module)
+        runtime.prepare(specs)
         pid = os.fork()
         if pid:
             self._names[pid] = [spec["process"] for spec in specs]

@@ -88,6 +88,15 @@ async def test_ends_are_told_with_their_status(monkeypatch: pytest.MonkeyPatch) 
         assert not ends.lost
 
 
+async def test_processes_have_what_was_prepared_before_their_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with forking(monkeypatch, "exit 0", "count a", "count b") as ends:
+        await until(lambda: len(ends.codes) == 3)
+
+    assert ends.codes == {"exit 0": 0, "count a": 2, "count b": 3}
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [

@@ -5,12 +5,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
+#: Processes that were prepared in this one, or before it was forked.
+PREPARED: list[str] = []
+
+
+def prepare(descriptions: list[dict[str, Any]]) -> None:
+    """Note that these are to be forked."""
+    PREPARED.extend(fields["process"] for fields in descriptions)
+
 
 def main(descriptions: list[dict[str, Any]]) -> int:
-    """Exit with a status, raise, or sleep."""
+    """Exit with a status or how many were prepared, raise, or sleep."""
     what, _, status = descriptions[0]["process"].partition(" ")
     if what == "raise":
         raise ArithmeticError(what)
     if what == "sleep":
         time.sleep(60)
+    if what == "count":
+        return len(PREPARED)
     return int(status)
