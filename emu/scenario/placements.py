@@ -21,7 +21,7 @@ from emu.problem.placement import slot_teams
 from emu.problem.workloads import repeat, without_copies
 from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.realize import build_job, realize
-from emu.systems.cache_section import leave_room, settle_caches
+from emu.systems.cache_section import keeps_rows, leave_room, settle_caches
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
@@ -77,7 +77,33 @@ def place(
         cluster=cluster,
         placement=outcome.placement,
     )
-    return replace(outcome, placement=placement)
+    # A proof is of what the search has simulated; of one placement none is needed.
+    is_proof = original.fixed or _searches_judge_the_run(scenario, job)
+    return replace(
+        outcome,
+        placement=placement,
+        optimal=outcome.optimal and is_proof,
+    )
+
+
+def _searches_judge_the_run(scenario: Scenario, job: Job) -> bool:
+    """Return False where a run has what no search simulates.
+
+    Deaths, copies of state, a rule that is chosen for the placed job, and what follows
+    from a placement: rings, and volumes beside caches.
+    """
+    if scenario.schedule.rule == "portfolio":
+        return False
+    if copy_names(job) or keeps_rows(job):
+        return False
+
+    failures = scenario.failures
+    has_drawn_deaths = failures is not None and failures.mortal > 0.0
+    has_deaths = any(event.kill for event in scenario.events)
+    if has_deaths or has_drawn_deaths:
+        return False
+    sections = [section for _, _, section in scenario.each_job()]
+    return not any(section.rings_follow_placement for section in sections)
 
 
 def places_of_originals(scenario: Scenario, job: Job) -> dict[str, str]:

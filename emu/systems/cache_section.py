@@ -335,6 +335,13 @@ def cache_bytes(
     return size + _ID_BYTES * plan.rows
 
 
+def keeps_rows(job: Job) -> bool:
+    """Return True where a job, or one of several, has caches of rows of others."""
+    caches = [job.settings_of(name).get("cache") for name in job.job_names]
+    # Of p3 it is the list of the machines that share a copy of all features.
+    return any(isinstance(cache, Mapping) for cache in caches)
+
+
 def settle_caches(
     job: Job,
     machine_of: Mapping[str, str],
@@ -345,20 +352,18 @@ def settle_caches(
     ``machine_of``: task -> machine; ``first``: iterations that are done, of the whole
     job that this ends. Several jobs are settled each by itself.
     """
+    if not keeps_rows(job):
+        return job
     by_name = {}
-    has_cache = False
     for name in job.job_names:
         settings = job.settings_of(name)
         if isinstance(settings.get("cache"), Mapping):
-            has_cache = True
             tasks = [task for task in job.tasks if task.job_name == name]
             homes = _homes(tasks, machine_of)
             cache = {**settings["cache"], "homes": homes, "first": first}
             settings = {**settings, "cache": cache}
         by_name[name] = settings
 
-    if not has_cache:
-        return job
     # Of several jobs each has its settings below this key.
     if "jobs" in job.settings:
         return replace(job, settings={**job.settings, "jobs": by_name})

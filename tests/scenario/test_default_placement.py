@@ -55,3 +55,41 @@ def test_without_gpus_nothing_is_asked() -> None:
     alone = loads(SCENARIO, {"cluster.machines[0].gpu": None, "job.workers": 5})
     assert all("gpu" not in task.demands for task in alone.to_job().tasks)
     assert prepare(alone).placing["unclaimed"] == []
+
+
+#: What no search simulates: a proof of a search is none of the run.
+UNSEEN = {
+    "deaths": {
+        "events": [{"at": "3 ms", "kill": "b"}],
+        "on_failure": "restart",
+        "recovery": "1 ms",
+    },
+    "drawn deaths": {
+        "failures": {"machine": {"every": "3 ms", "what": "kill"}},
+        "on_failure": "restart",
+        "recovery": "1 ms",
+        "max_restarts": 1000,
+    },
+    "copies": {"checkpoint": {"every": "1 iterations", "to": "peer"}},
+    "chosen rule": {"schedule": {"policy": "portfolio"}},
+    "cache": {"job.cache": {"policy": "degree", "share": 0.5}},
+    "ring": {"job.sync": "ring", "job.ring": "placed"},
+}
+
+
+def test_no_placement_is_better_where_searches_judge_the_run() -> None:
+    stated = {"job.machines": ["a", "b"], "job.demands": {"worker": {"gpu": 1}}}
+    placed = prepare(loads(SCENARIO, stated))
+    assert placed.placing["optimal"]
+    lasting = {"events": [{"at": "1 ms", "slow": "b", "by": 2}]}
+    assert prepare(loads(SCENARIO, stated | lasting)).placing["optimal"]
+
+
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_no_proof_is_claimed_where_a_run_has_what_no_search_simulates(
+    kind: str,
+) -> None:
+    scenario = loads(SCENARIO, {"job.machines": ["a", "b"]} | UNSEEN[kind])
+    placing = prepare(scenario).placing
+    assert placing["candidates"] > 0
+    assert not placing["optimal"]

@@ -152,6 +152,8 @@ def best_placement(
     # Proven for the whole run: no finalist can be better.
     if outcome.optimal and count == job.iterations:
         return outcome
+    # Proven for the iterations that candidates have, and so not for the run.
+    outcome = replace(outcome, optimal=False)
 
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
     rivals = _other_finalists(job, cluster, profile, seed, walk)

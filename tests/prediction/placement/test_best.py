@@ -144,6 +144,35 @@ def _settings(count: int) -> list[tuple[Job, Cluster, Realization]]:
     return found
 
 
+def test_what_is_proven_of_some_iterations_is_not_of_the_run() -> None:
+    """Candidates have every other iteration, in which y is heavy; it is light else."""
+    tasks = (
+        Task("x", "t", {"cpu": 1.0}, pinned="a"),
+        Task("y", "t", {"cpu": 1.0}),
+        Task("z", "t", {"cpu": 1.0}),
+    )
+    job = Job(tasks, (Edge(0, 1), Edge(0, 2)), iterations=41)
+    machines = (
+        Machine("a", 10.0, 10.0, {"cpu": 2.0}),
+        Machine("b", 10.0, 10.0, {"cpu": 1.0}),
+    )
+    cluster = Cluster(machines)
+    shown = np.linspace(0, 40, 20).astype(np.int64)
+    volumes = np.tile([[1.0], [40.0]], (1, 41))
+    volumes[:, shown] = [[20.0], [18.0]]
+    run = Realization(np.ones((3, 41)), volumes)
+
+    part = best_placement(job, cluster, run)
+    assert part.iterations == 20
+    assert not part.optimal
+    whole = best_placement(job, cluster, run, iterations=41)
+    lengths = []
+    for placement in feasible_placements(job, cluster):
+        lengths.append(length(Problem(cluster, job, placement), run))
+    assert whole.optimal
+    assert whole.makespan == min(lengths) < max(lengths)
+
+
 def test_best_is_never_worse_than_another_policy_or_what_is_known() -> None:
     for seed, (job, cluster, run) in enumerate(_settings(20)):
         profile, budget = Profile(run.times, run.volumes), 1 + 40 * seed
