@@ -17,7 +17,12 @@ from rich.text import Text
 
 from emu.prediction.analysis import explanation as analysis
 from emu.prediction.analysis.critical_path import Drift
-from emu.prediction.analysis.task_moves import NO_MOVES, TaskMoves, write_placement
+from emu.prediction.analysis.task_moves import (
+    NO_MOVES,
+    PlacementKeys,
+    TaskMoves,
+    write_edit,
+)
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
 from emu.prediction.placement import resource_loads
@@ -26,7 +31,7 @@ from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Job, Problem, Schedule
 from emu.problem.fields.section import SIZES
 from emu.problem.workloads import window_of
-from emu.report.terminal import WIDTH, plain_table, terminal
+from emu.report.terminal import plain_table, terminal
 from emu.runs.result import Row
 from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
@@ -397,17 +402,36 @@ def moves_table(moves: TaskMoves) -> Table:
     return table
 
 
+#: Characters of a line to paste, which also a narrow terminal leaves whole.
+_PASTED_WIDTH = 74
+
+
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
-    section = write_placement(problem)
+    edit = write_edit(problem)
+    if section := edit["placement"]:
+        return "\n".join(_placement_lines(section))
+
+    lines = [f"place_jobs: {edit['place_jobs']}", "jobs:"]
+    for position, name in enumerate(problem.job.job_names):
+        section = edit[f"jobs[{position}].placement"]
+        lines.append(f"  - name: {name}")
+        lines += [f"    {line}" for line in _placement_lines(section)]
+    return "\n".join(lines)
+
+
+def _placement_lines(section: PlacementKeys) -> list[str]:
     places = [f"{name}: {machine}" for name, machine in section["tasks"].items()]
     # A name that is broken, at a dash too, could not be pasted into a scenario.
     whole_words = textwrap.TextWrapper(
-        WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        _PASTED_WIDTH,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     all_places = ", ".join(places)
-    tasks = whole_words.fill(f"  tasks: {{{all_places}}}")
-    return f"placement:\n  policy: {section['policy']}\n{tasks}"
+    tasks = whole_words.wrap(f"  tasks: {{{all_places}}}")
+    return ["placement:", f"  policy: {section['policy']}", *tasks]
 
 
 def causes(explanation: analysis.Explanation) -> Table:

@@ -53,6 +53,8 @@ class TaskMoveKeys(TypedDict):
     moves: list[dict[str, str]]
     """``task`` from one machine to another one."""
     placement: PlacementKeys
+    edit: dict[str, Any]
+    """The same as `write_edit` has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,7 @@ class TaskMove:
             "why": self.why,
             "moves": moves,
             "placement": write_placement(self.problem),
+            "edit": write_edit(self.problem),
         }
 
 
@@ -377,3 +380,32 @@ def write_placement(problem: Problem) -> PlacementKeys:
         name = problem.job.tasks[first_task].name
         tasks[process] = machine_of[name]
     return {"policy": "explicit", "tasks": tasks}
+
+
+def write_edit(problem: Problem) -> dict[str, Any]:
+    """Return keys of a scenario, with their values, that state where tasks stand.
+
+    Of several jobs each states its own places, and nothing is left to place jointly.
+    """
+    section = write_placement(problem)
+    if "jobs" not in problem.job.settings:
+        return {"placement": section}
+
+    edit: dict[str, Any] = {
+        "place_jobs": "sequential",
+        "joint_cost": None,
+        "placement": None,
+    }
+    for position, name in enumerate(problem.job.job_names):
+        prefix = f"{name}/"
+        tasks = {}
+        for process, machine in section["tasks"].items():
+            if process.startswith(prefix):
+                task = process.removeprefix(prefix)
+                tasks[task] = machine
+        edit[f"jobs[{position}].weight"] = None  # of a joint cost
+        edit[f"jobs[{position}].placement"] = PlacementKeys(
+            policy=section["policy"],
+            tasks=tasks,
+        )
+    return edit

@@ -35,6 +35,7 @@ from emu.problem import (
 from emu.report.explanation_tables import explanation_tables, placement_text
 from emu.report.terminal import terminal
 from emu.scenario import Experiment
+from emu.scenario.scenario_file import loads
 
 TESTBED = Path(__file__).parents[3] / "scenarios" / "testbed_products.yaml"
 
@@ -103,6 +104,55 @@ def test_the_placement_can_be_pasted(moves: TaskMoves) -> None:
     assert section == write_placement(best.problem)
     assert again.problem.placement == best.problem.placement
     assert again.simulate().makespan == best.makespan
+
+
+SEVERAL = """
+cluster: {machines: [{name: m, count: 2, nic: 80 Mbit/s}]}
+jobs:
+  - name: early
+    job: &job
+      system: custom
+      iterations: 1
+      tasks: [{name: s, time: 1 s}, {name: d, time: 2 s}]
+      flows: [{from: s, to: d, volume: 40 MB}]
+  - name: late
+    release: 1 s
+    job: *job
+"""
+#: Both ways to place several jobs badly.
+BADLY = {
+    "one by one": {
+        "jobs[0].placement": {"policy": "explicit", "tasks": {"s": "m0", "d": "m1"}},
+        "jobs[1].placement": {"policy": "explicit", "tasks": {"s": "m1", "d": "m0"}},
+    },
+    "together": {
+        "place_jobs": "joint",
+        "joint_cost": "weighted",
+        "jobs[1].weight": 3,
+        "placement": {
+            "policy": "explicit",
+            "tasks": {"early/s": "m0", "early/d": "m1", "late/s": "m1", "late/d": "m0"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("together", BADLY)
+def test_each_of_several_jobs_states_where_it_stands(together: str) -> None:
+    """A `placement` of all was refused where jobs are placed one by one."""
+    scenario = loads(SEVERAL, BADLY[together])
+    stated = emu.place(scenario)
+    best = emu.explain(stated).moves.steps[-1]
+    assert best.problem.placement != stated.problem.placement
+
+    edit = best.to_json()["edit"]
+    again = emu.place(emu.load(scenario, edit))
+    assert again.problem.placement == best.problem.placement
+    assert again.simulate().makespan == best.makespan
+    pasted = YAML(typ="safe").load(placement_text(best.problem))
+    assert pasted["place_jobs"] == edit["place_jobs"]
+    for position, item in enumerate(pasted["jobs"]):
+        assert item["placement"] == edit[f"jobs[{position}].placement"]
 
 
 def _shown(explanation: Explanation, tmp_path: Path) -> str:

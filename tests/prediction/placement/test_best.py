@@ -166,9 +166,10 @@ def test_what_is_proven_of_some_iterations_is_not_of_the_run() -> None:
     assert part.iterations == 20
     assert not part.optimal
     whole = best_placement(job, cluster, run, iterations=41)
-    lengths = []
-    for placement in feasible_placements(job, cluster):
-        lengths.append(length(Problem(cluster, job, placement), run))
+    lengths = [
+        length(Problem(cluster, job, placement), run)
+        for placement in feasible_placements(job, cluster)
+    ]
     assert whole.optimal
     assert whole.makespan == min(lengths) < max(lengths)
 
