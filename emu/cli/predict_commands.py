@@ -39,6 +39,7 @@ from emu.scenario.experiment import count_failures, refuse_deaths
 from emu.scenario.machine_choice import apart_words
 from emu.scenario.realize import list_model_figures
 from emu.scenario.run_sections import ExpectSection
+from emu.scenario.scenario_file import has_recorded_job
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
@@ -77,7 +78,9 @@ def simulate(
     experiment = prepare(scenario)
     # Beside JSON on standard output tables would make it no JSON.
     console = terminal(quiet=json_target == "-")
-    if note := scenario.job.fit_note:
+    note = scenario.job.fit_note
+    # Of what `emu virtual` has recorded there is no fit, and `emu fit` refuses it.
+    if note and not has_recorded_job(file):
         console.print(note)
 
     if network is Network.FLUID:

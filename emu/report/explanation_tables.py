@@ -49,7 +49,8 @@ def length_text(iterations: int, mini_batches: int) -> str:
     batches = ""
     if mini_batches != iterations:
         batches = f"{mini_batches} mini-batches in "
-    return f"{batches}{iterations} iterations"
+    unit = "iteration" if iterations == 1 else "iterations"
+    return f"{batches}{iterations} {unit}"
 
 
 def job_line(
@@ -68,6 +69,8 @@ def job_line(
     window = window or window_of(job) or "without effect"
     mini_batches = job.iterations - pipeline_depth(job)
     length = length_text(job.iterations, mini_batches)
+    if "jobs" in job.settings:
+        length = "iterations of each job"
     line = f"{length}, credit window {window}"
     # A pin may name one task, or the process of several.
     names = {*pins}

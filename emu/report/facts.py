@@ -102,7 +102,9 @@ def setting(result: Result) -> Iterator[Fact]:
         # A pipeline takes further iterations to fill and to drain; other jobs take
         # none.
         batches = result.get("mini_batches") or iterations
-        notes.append(words.length_text(iterations, batches))
+        length = words.length_text(iterations, batches)
+        # Of several jobs it is the longest one's number.
+        notes.append("iterations of each job" if "jobs" in result else length)
     texts = {
         "credit_window": "credit window {}",
         "processes": "{} processes",

@@ -149,8 +149,10 @@ class JobSection(Section):
         """Number of iterations or epochs, in words."""
         epochs = getattr(self, "epochs", None)
         if epochs:
-            return f"{epochs} epochs"
-        return f"{self.iterations} iterations"
+            unit = "epoch" if epochs == 1 else "epochs"
+            return f"{epochs} {unit}"
+        unit = "iteration" if self.iterations == 1 else "iterations"
+        return f"{self.iterations} {unit}"
 
     def of_steps(self, steps: int) -> Self:
         """Return the job with so many steps of training, counted in no other way."""

@@ -33,6 +33,8 @@ from emu.report.comparison import (
     sweep_table,
 )
 from emu.report.explanation_tables import (
+    job_line,
+    length_text,
     placement_table,
     placing_line,
     print_placing,
@@ -441,3 +443,21 @@ def test_what_was_predicted_stands_beside_what_was_emulated(tmp_path: Path) -> N
     assert cells["emulated"] == format_duration(run.emulated.makespan, 5)
     assert cells["predicted"] == format_duration(38.0, 5)
     assert cells["emulated"] != cells["predicted"]
+
+
+def test_one_iteration_is_no_plural() -> None:
+    assert length_text(1, 1) == "1 iteration"
+    assert length_text(5, 3) == "3 mini-batches in 5 iterations"
+
+
+def test_of_several_jobs_the_longest_ones_number_is_none_of_all() -> None:
+    job = Job((Task("a/t", "t"), Task("b/t", "t", iterations=1)), (), 3)
+    several = replace(job, settings={"jobs": {"a": {}, "b": {}}})
+
+    assert job_line(job).startswith("3 iterations, ")
+    assert job_line(several).startswith("iterations of each job, ")
+    result = {"scenario": "two", "iterations": 3, "mini_batches": 3}
+    (alone,) = setting(result)
+    (of_each,) = setting(result | {"jobs": [{"job": "a"}, {"job": "b"}]})
+    assert alone.note == "3 iterations"
+    assert of_each.note == "iterations of each job"

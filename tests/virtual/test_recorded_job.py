@@ -228,8 +228,9 @@ def test_the_directory_stands_for_its_job(run: Path) -> None:
     fast = ["--set", "cluster.machines[0].nic=2 Gbit/s"]
     for options, makespan in (([], 0.006), (fast, 0.005)):
         words = ["simulate", str(run), *options, "--json", str(out)]
-        CliRunner().invoke(app, words, catch_exceptions=False)
+        shown = CliRunner().invoke(app, words, catch_exceptions=False).stdout
         assert json.loads(out.read_text())["makespan"] == pytest.approx(makespan)
+        assert "emu fit" not in shown  # which refuses it
 
     explained = CliRunner().invoke(app, ["explain", str(run)])
     assert "Why this long" in explained.stdout
