@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from emu.errors import InfeasiblePlacement
@@ -58,7 +60,7 @@ def test_without_gpus_nothing_is_asked() -> None:
 
 
 #: What no search simulates: a proof of a search is none of the run.
-UNSEEN = {
+UNSEEN: dict[str, dict[str, Any]] = {
     "deaths": {
         "events": [{"at": "3 ms", "kill": "b"}],
         "on_failure": "restart",
@@ -78,18 +80,17 @@ UNSEEN = {
 
 
 def test_no_placement_is_better_where_searches_judge_the_run() -> None:
-    stated = {"job.machines": ["a", "b"], "job.demands": {"worker": {"gpu": 1}}}
-    placed = prepare(loads(SCENARIO, stated))
-    assert placed.placing["optimal"]
-    lasting = {"events": [{"at": "1 ms", "slow": "b", "by": 2}]}
-    assert prepare(loads(SCENARIO, stated | lasting)).placing["optimal"]
+    edit: dict[str, Any] = {"job.machines": ["a", "b"]}
+    assert prepare(loads(SCENARIO, edit)).placing["optimal"]
+    edit["events"] = [{"at": "1 ms", "slow": "b", "by": 2}]
+    assert prepare(loads(SCENARIO, edit)).placing["optimal"]
 
 
 @pytest.mark.parametrize("kind", UNSEEN)
 def test_no_proof_is_claimed_where_a_run_has_what_no_search_simulates(
     kind: str,
 ) -> None:
-    scenario = loads(SCENARIO, {"job.machines": ["a", "b"]} | UNSEEN[kind])
-    placing = prepare(scenario).placing
+    edit = {"job.machines": ["a", "b"], **UNSEEN[kind]}
+    placing = prepare(loads(SCENARIO, edit)).placing
     assert placing["candidates"] > 0
     assert not placing["optimal"]

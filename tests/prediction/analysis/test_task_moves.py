@@ -120,7 +120,7 @@ jobs:
     job: *job
 """
 #: Both ways to place several jobs badly.
-BADLY = {
+BADLY: dict[str, dict[str, Any]] = {
     "one by one": {
         "jobs[0].placement": {"policy": "explicit", "tasks": {"s": "m0", "d": "m1"}},
         "jobs[1].placement": {"policy": "explicit", "tasks": {"s": "m1", "d": "m0"}},
