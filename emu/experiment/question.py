@@ -75,10 +75,9 @@ class Question:
     grid: Mapping[str, Sequence[object]] = field(default_factory=dict)
     """Values that were tried of keys in ``settings``, where these were chosen."""
     exact: bool = True
-    """True where single values of ``expect`` hold for it, which are of the file alone:
-    not of rows of other systems and other variants."""
+    """True where single values of ``expect`` hold for it: those of the file alone."""
     prepared: Experiment | None = None
-    """Experiment of the first seed, where that is known; the file as it stands."""
+    """Experiment of the first seed, where that is known: of the row, or the file."""
 
     @property
     def system(self) -> str:
@@ -570,11 +569,12 @@ def _prepare(question: Question, plain: Scenario) -> Experiment:
 def _answer_seed(question: Question, seed: int) -> Answer:
     """Return the answer of one seed, on machines that are chosen by now."""
     ready = question.prepared
-    if ready is not None and seed == question.scenario.seed:
-        plain = question.scenario
-    else:
+    plain = question.scenario
+    if ready is None or seed != plain.seed:
         plain = scenario_of(question, seed)
         ready = _prepare(question, plain)
+    elif question.row:
+        plain = ready.unchosen or ready.scenario
     schedule = ready.simulate()
     recovery = ready.attempts(schedule)
     # With what deaths add, as every command prints it.

@@ -26,7 +26,7 @@ from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.document import collect_seldom
-from emu.scenario.experiment import WORTHWHILE
+from emu.scenario.experiment import WORTHWHILE, Experiment
 from emu.scenario.virtual_training import seeds_seen
 from emu.systems.job_section import JobSection
 from emu.systems.replica_section import ReplicaSection
@@ -51,6 +51,8 @@ class Trial:
     """Seconds per seed that is trained on: those of a step are rounded to whole ones
     per worker, so that steps differ."""
     refused: EmulatorError | None = None
+    ready: Experiment | None = None
+    """The experiment; None where it is refused, or nobody needs it any more."""
 
 
 #: Scenarios on some of their machines that are kept: rows come one after the other on
@@ -167,7 +169,7 @@ class Row:
 
         seeds = seeds_seen(ready.problem.job) or 1
         seconds_per_seed = schedule.makespan / seeds
-        return Trial(names, seconds_per_seed)
+        return Trial(names, seconds_per_seed, ready=ready)
 
     def choose(self, trials: Sequence[Trial]) -> Machines | None:
         """Return the machines of the fastest trial; None where there is none.

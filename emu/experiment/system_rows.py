@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer, row_of, scenario_of
 from emu.experiment.row_figures import weights_of
-from emu.experiment.row_machines import Machines, Sources, Trial
+from emu.experiment.row_machines import Machines, Row, Sources, Trial
 from emu.experiment.row_rates import Planned, choose_rates
 from emu.experiment.row_settings import list_settings
 from emu.experiment.scaled_steps import list_smaller
@@ -28,7 +28,7 @@ from emu.experiment.systems import (
     refuse_drawn,
     variant_named,
 )
-from emu.scenario import Scenario, prepare
+from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.virtual_training import NotReached
 from emu.units import format_duration
 
@@ -128,6 +128,33 @@ def _check_alternatives(
         raise scenario.origin.error(("systems", row), problem)
 
 
+class _Attempts:
+    """Trials of rows, of each of which the fastest is kept: its answer is the same."""
+
+    def __init__(self, questions: Sequence[Question], rows: Sequence[Row]) -> None:
+        self._questions = questions
+        self._rows = rows
+        self._fastest: dict[int, Trial] = {}
+
+    def try_on(self, number: int, machines: Machines) -> Trial:
+        """Return how fast a row is on some machines, without its experiment."""
+        trial = self._rows[number].try_on(machines)
+        # With a target the answer is of another length.
+        if self._questions[number].target is None:
+            fastest = self._fastest.setdefault(number, trial)
+            if trial.seconds < fastest.seconds:
+                self._fastest[number] = trial
+        # A job of 64 machines has tens of thousands of edges: one is kept per row.
+        return replace(trial, ready=None)
+
+    def ready_on(self, number: int, machines: Machines) -> Experiment | None:
+        """Return the experiment of a row on some machines, if it is kept."""
+        fastest = self._fastest.get(number)
+        if fastest is None or fastest.machines != machines:
+            return None
+        return fastest.ready
+
+
 def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Planned]:
     """Return the questions with the machines on which each is fastest.
 
@@ -151,12 +178,11 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
         except EmulatorError as error:
             plans.append(error)
 
-    def try_on(number: int, names: Machines) -> Trial:
-        return rows[number].try_on(names)
+    attempts = _Attempts(questions, rows)
 
     # Rows on equal machines one after the other: they count the same batches.
     order = sorted(pieces, key=lambda piece: piece[1])
-    outcomes = workers.share("machines tried", try_on, order)
+    outcomes = workers.share("machines tried", attempts.try_on, order)
     trials = dict(zip(order, outcomes, strict=True))
     trials_of = defaultdict(list)
     for piece in pieces:
@@ -167,7 +193,8 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
         try:
             names = rows[number].choose(of_question)
             if names is not None:
-                plans[number] = replace(question, machines=names)
+                ready = attempts.ready_on(number, names)
+                plans[number] = replace(question, machines=names, prepared=ready)
         except EmulatorError as error:
             plans[number] = error
     return plans
@@ -292,6 +319,9 @@ def _answer_planned(question: Question, planned: Planned) -> Answer:
     if isinstance(planned, EmulatorError):
         return Answer(question, refused=planned)
     row_answer = answer(planned)
+    # Who asks again may do so on other machines.
+    asked = replace(row_answer.question, prepared=question.prepared)
+    row_answer = replace(row_answer, question=asked)
     if question.machines is None and planned.machines is not None:
         return replace(row_answer, chosen=True, held=False)
     return row_answer

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from emu.cli.compare_command import form_of, write_systems
 from emu.cli.report_commands import Form
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
+from emu.experiment.question import answer
 from emu.experiment.row_figures import limits_of
 from emu.experiment.row_machines import Sources
 from emu.experiment.row_settings import list_settings
@@ -97,6 +99,18 @@ def test_memory_is_refused_where_it_lacks(row: str) -> None:
             continue
         with pytest.raises(ScenarioError, match=f"{fullest} needs .* more than it has"):
             check_memory(prepare(small), schedule)
+
+
+def test_a_chosen_row_is_that_of_asking_for_its_machines_alone() -> None:
+    """Its trial there has prepared it, and its answer does not do so again."""
+    rows = compare_systems(scenario_of(), ["data_parallel", "p3"])
+    for row in rows:
+        assert row.chosen
+        assert row.question.prepared is None
+        alone = answer(replace(row.question, machines=row.machines))
+        assert row.makespan == alone.makespan
+        assert row.plain == alone.plain
+        assert row.experiment.tasks == alone.experiment.tasks
 
 
 def test_rows_share_the_file_where_they_read_the_same() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, open_for
@@ -14,7 +16,8 @@ from emu.graph_data.dataset import open_dataset
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
-from emu.systems.apt.shares import computing, count_strategies, split
+from emu.systems.apt.choice import choose, estimate
+from emu.systems.apt.shares import computing, count_least, count_strategies, split
 
 RATES = {
     "aggregate": "20 ps",
@@ -130,7 +133,6 @@ def estimate_by_hand(scenario: Scenario) -> float:
 
 
 def test_the_estimate_is_of_the_bytes_between_machines() -> None:
-    from emu.systems.apt.choice import estimate
     from emu.systems.apt.shares import count_shares
 
     for strategy in STRATEGIES:
@@ -180,6 +182,37 @@ def test_counts_of_shares_are_those_of_shares_that_are_split(
                     owners = np.full(len(vertices), machine)
                 rows = np.bincount(owners, minlength=parts)
                 assert counts.rows[machine, :, number].tolist() == rows.tolist()
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    parts=st.integers(1, 9),
+    batch_size=st.integers(1, 12),
+    row=st.integers(1, 5000),
+    width=st.integers(1, 5000),
+    links=st.data(),
+)
+def test_a_choice_is_that_of_counting_every_strategy(
+    seed: int, parts: int, batch_size: int, row: int, width: int, links: st.DataObject
+) -> None:
+    """What is not counted could not have been cheaper, however little it may count."""
+    data = open_dataset("products-like", scale=0.002, parts=parts, partitioner="hash")
+    plan = BatchPlan(seed, samplers=2 * parts, batch_size=batch_size, fanouts=(3, 4))
+    speeds = st.lists(st.floats(1e6, 1e9), min_size=parts, max_size=parts)
+    byte_seconds = [1 / speed for speed in links.draw(speeds)]
+
+    counted = count_strategies(data, plan, STRATEGIES, 2)
+    costs = {}
+    for strategy, counts in counted.items():
+        costs[strategy] = estimate(strategy, counts, row, width, byte_seconds)
+        if strategy == "gdp":
+            continue
+        least = count_least(data, plan, strategy, 2)
+        assert (least.destinations <= counts.destinations).all()
+        assert estimate(strategy, least, row, width, byte_seconds) <= costs[strategy]
+
+    cheapest = min(costs, key=costs.__getitem__)
+    assert choose(data, plan, 2, row, width, byte_seconds) == cheapest
 
 
 @pytest.mark.parametrize(

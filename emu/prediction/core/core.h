@@ -694,15 +694,14 @@ typedef struct { /* a topology, and a tree per group of rows */
     double *peaks; /* time of each stage: of its slowest link */
 } Trees;
 
-/* Who adds up the edges of a mini-batch's first layer: its own machine, the owner of an
- * edge's source, or that of its destination. */
-enum { BY_HOME, BY_SOURCE, BY_DESTINATION };
+/* Who adds up the edges of a mini-batch's first layer: the owner of an edge's source, or that
+ * of its destination. */
+enum { BY_SOURCE, BY_DESTINATION };
 
 typedef struct { /* a mini-batch, of which machines share the first layer */
     int64_t by;
     int64_t machines;
     int64_t stride; /* bytes of a set of machines */
-    int64_t home;   /* its machine */
     int64_t size;   /* vertices; the first `ends` of them are destinations */
     int64_t ends;
     const int64_t *vertex;
@@ -750,10 +749,12 @@ void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool w
             int64_t walks, const double *draws, double *misses);
 void count_owned(const void *vertices, bool wide, int64_t size, const bool *counted,
                  const int32_t *owner, int64_t *counts);
+void count_asked(const void *vertices, bool wide, int64_t size, const int32_t *owner,
+                 int32_t asker, int32_t *asked, int64_t *counts);
 void count_frontiers(const void *vertices, bool wide, int64_t hops,
                      const int64_t *sizes, const int32_t *drawn, const int32_t *owner,
                      int64_t stores, int64_t *counts);
-void count_shares(const Shared *s, int64_t edges);
+void count_shares(const Shared *s);
 void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
                 const int64_t *bounds_of_class, const double *near, int64_t edges,
                 RandomDouble next, void *generator, int64_t *slots, int64_t capacity,

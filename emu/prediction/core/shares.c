@@ -21,6 +21,18 @@ void count_owned(const void *vertices, bool wide, int64_t size, const bool *coun
     }
 }
 
+/* Add up the vertices that every store owns, of those that `asker` has not asked for; `asked`
+ * holds who has asked for each last. */
+void count_asked(const void *vertices, bool wide, int64_t size, const int32_t *owner,
+                 int32_t asker, int32_t *asked, int64_t *counts)
+{
+    for (int64_t place = 0; place < size; place++) {
+        int64_t vertex = vertex_at(vertices, wide, place);
+        counts[owner[vertex]] += asked[vertex] != asker;
+        asked[vertex] = asker;
+    }
+}
+
 /* Add up what every store owns and answers of a mini-batch, in one walk over its vertices.
  *
  * The first `sizes[hop]` of them are the frontier of a hop, the last size is of all. `drawn`
@@ -53,23 +65,6 @@ void count_frontiers(const void *vertices, bool wide, int64_t hops,
 static inline void want(const Shared *s, int64_t place, int64_t machine)
 {
     s->wanted[place * s->stride + (machine >> 3)] |= (uint8_t)(1 << (machine & 7));
-}
-
-/* Count one machine's share, of all edges and destinations: it needs every row. */
-static void share_whole(const Shared *s, int64_t edges)
-{
-    int64_t home = s->home;
-    uint8_t bit = (uint8_t)(1 << (home & 7)), *asked = s->asked + (home >> 3);
-    double *rows = s->rows + home * s->machines;
-    for (int64_t place = 0; place < s->size; place++) {
-        int64_t vertex = s->vertex[place];
-        rows[s->owner[vertex]] += !(asked[vertex * s->stride] & bit);
-        asked[vertex * s->stride] |= bit;
-    }
-    s->inputs[home] += (double)s->size;
-    s->destinations[home] += (double)s->ends;
-    s->own[home] += (double)s->ends;
-    s->edges[home] += (double)edges;
 }
 
 /* Let the owners of destinations add up what these have drawn. */
@@ -131,12 +126,8 @@ static void count_wanted(const Shared *s)
 
 /* Add the shares of a mini-batch to their counts; `wanted` must be 0, as `asked` before the
  * first one of an iteration. */
-void count_shares(const Shared *s, int64_t edges)
+void count_shares(const Shared *s)
 {
-    if (s->by == BY_HOME) {
-        share_whole(s, edges);
-        return;
-    }
     if (s->by == BY_SOURCE)
         share_by_source(s);
     else

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.sampling import Ids, Positions, relabel
-from emu.prediction.core import lib, structure
+from emu.prediction.core import lib, pointer, structure
 from emu.systems import Floats
 
 STRATEGIES = ("gdp", "nfp", "snp", "dnp")
@@ -126,33 +126,147 @@ def count_strategies(
     batches: int,
 ) -> dict[str, ShareCounts]:
     """Return the counts of several strategies, for which batches are drawn once."""
-    counters = {}
+    counters: dict[str, _WholeCounter | _PartCounter] = {}
+    needs_edges = False
     for strategy in strategies:
-        counters[strategy] = _Counter(dataset, plan.samplers, strategy, batches)
+        if strategy in _WHO:
+            counters[strategy] = _PartCounter(dataset, plan.samplers, strategy, batches)
+            needs_edges = True
+        else:
+            counters[strategy] = _WholeCounter(
+                dataset, plan.samplers, strategy, batches
+            )
 
     train = plan.walk(dataset)
     for number in range(batches):
         for counter in counters.values():
             counter.begin()
         for sampler in range(plan.samplers):
-            batch = draw_batch(dataset, plan, train, sampler, number, edges=True)
+            batch = draw_batch(dataset, plan, train, sampler, number, edges=needs_edges)
             for counter in counters.values():
                 counter.add(batch, sampler, number)
 
     return {strategy: counter.result() for strategy, counter in counters.items()}
 
 
+def count_least(
+    dataset: Dataset,
+    plan: BatchPlan,
+    strategy: str,
+    batches: int,
+) -> ShareCounts:
+    """Return counts of which none is above that of `count_strategies`.
+
+    They follow from who owns the destinations, without an edge: whoever owns one has it
+    in its share of ``snp`` or ``dnp``, and with ``nfp`` all have all.
+    """
+    machines = dataset.parts
+    shape = (plan.samplers, machines, batches)
+    nothing = np.zeros(shape)
+    destinations = np.zeros(shape)
+
+    train = plan.walk(dataset)
+    owner = np.asarray(dataset.owner)
+    for number in range(batches):
+        for sampler in range(plan.samplers):
+            batch = draw_batch(dataset, plan, train, sampler, number)
+            outputs = batch.sizes[1]
+            if strategy == "nfp":
+                destinations[sampler, :, number] = outputs
+                continue
+            owners = owner[batch.vertices[:outputs]]
+            destinations[sampler, :, number] = np.bincount(owners, minlength=machines)
+
+    return ShareCounts(
+        destinations=destinations,
+        edges=nothing,
+        inputs=nothing,
+        own=nothing,
+        rows=np.zeros((machines, machines, batches)),
+    )
+
+
+class _WholeCounter:
+    """Counts of a strategy whose shares are whole mini-batches: ``gdp`` or ``nfp``."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        samplers: int,
+        strategy: str,
+        batches: int,
+    ) -> None:
+        machines = dataset.parts
+        self._is_everywhere = strategy == "nfp"
+        self._machines = machines
+        self._samplers = samplers
+        self._owner = np.ascontiguousarray(dataset.owner, np.int32)
+        # Who asked for each vertex last: a number per machine and iteration.
+        self._asked = np.zeros(dataset.vertices, np.int32)
+        self._first_number = 1 - machines
+
+        self._inputs = np.zeros((samplers, batches))
+        self._outputs = np.zeros((samplers, batches))
+        self._edges = np.zeros((samplers, batches))
+        self._rows = np.zeros((batches, machines, machines), np.int64)
+
+    def begin(self) -> None:
+        """Begin with another iteration: what was asked for is asked for anew."""
+        self._first_number += self._machines
+
+    def _home_of(self, sampler: int) -> int:
+        if self._is_everywhere:
+            return 0  # all of them compute the same, of their own columns
+        return sampler * self._machines // self._samplers
+
+    def add(self, batch: DrawnBatch, sampler: int, number: int) -> None:
+        """Count the shares of mini-batch ``number`` of a sampler."""
+        home = self._home_of(sampler)
+        self._inputs[sampler, number] = batch.sizes[0]
+        self._outputs[sampler, number] = batch.sizes[1]
+        self._edges[sampler, number] = batch.drawn[-1].sum()
+        lib.count_asked(
+            pointer(batch.vertices),
+            batch.vertices.dtype == np.int64,
+            len(batch.vertices),
+            pointer(self._owner),
+            self._first_number + home,
+            pointer(self._asked),
+            pointer(self._rows[number, home]),
+        )
+
+    def result(self) -> ShareCounts:
+        """Return the counts of all batches."""
+        samplers = range(self._samplers)
+        homes = [self._home_of(sampler) for sampler in samplers]
+        computes = np.zeros((self._samplers, self._machines, 1))
+        computes[samplers, homes] = 1.0
+        rows = self._rows.astype(np.float64)
+        if self._is_everywhere:
+            computes[:] = 1.0
+            # Its own columns of whatever vertex.
+            distinct = rows[:, :1].sum(axis=2, keepdims=True)
+            rows = distinct * np.eye(self._machines)
+
+        outputs = computes * self._outputs[:, np.newaxis]
+        return ShareCounts(
+            destinations=outputs,
+            edges=computes * self._edges[:, np.newaxis],
+            inputs=computes * self._inputs[:, np.newaxis],
+            own=outputs,
+            rows=_by_batch_last(rows),
+        )
+
+
 #: Who adds up the edges of layer 1, as the core calls it.
 _WHO = {
-    "gdp": lib.BY_HOME,
-    "nfp": lib.BY_HOME,
     "snp": lib.BY_SOURCE,
     "dnp": lib.BY_DESTINATION,
 }
 
 
-class _Counter:
-    """Counts of one strategy, which the core adds to batch by batch."""
+class _PartCounter:
+    """Counts of a strategy that parts mini-batches, to which the core adds each."""
 
     def __init__(
         self,
@@ -164,7 +278,6 @@ class _Counter:
         machines = dataset.parts
         self._strategy = strategy
         self._machines = machines
-        self._samplers = samplers
         self._owner = np.ascontiguousarray(dataset.owner, np.int32)
         # A bit for each machine.
         self._stride = -(-machines // 8)
@@ -186,9 +299,6 @@ class _Counter:
 
     def add(self, batch: DrawnBatch, sampler: int, number: int) -> None:
         """Count the shares of mini-batch ``number`` of a sampler."""
-        home = sampler * self._machines // self._samplers
-        if self._strategy == "nfp":
-            home = 0  # all of them compute the same, of their own columns
         place = (number, sampler)
         inputs, outputs = batch.sizes[:2]
         wanted = np.zeros((inputs, self._stride), np.uint8)
@@ -200,7 +310,6 @@ class _Counter:
             by=_WHO[self._strategy],
             machines=self._machines,
             stride=self._stride,
-            home=home,
             size=inputs,
             ends=outputs,
             vertex=batch.vertices.astype(np.int64),
@@ -217,34 +326,16 @@ class _Counter:
             rows=self._rows[number],
         )
 
-        lib.count_shares(shared, len(sources))
+        lib.count_shares(shared)
 
     def result(self) -> ShareCounts:
         """Return the counts of all batches."""
-        counted = (
-            self._destinations,
-            self._edges,
-            self._inputs,
-            self._own,
-        )
-
-        rows = self._rows
-        if self._strategy == "nfp":
-            for array in counted:
-                of_first = array[:, :, :1]
-                array[:, :, 1:] = of_first
-            # Its own columns of whatever vertex.
-            by_owner = rows[:, :1]
-            distinct = by_owner.sum(axis=2, keepdims=True)
-            rows = distinct * np.eye(self._machines)
-
-        destinations, edges, inputs, own = map(_by_batch_last, counted)
         return ShareCounts(
-            destinations=destinations,
-            edges=edges,
-            inputs=inputs,
-            own=own,
-            rows=_by_batch_last(rows),
+            destinations=_by_batch_last(self._destinations),
+            edges=_by_batch_last(self._edges),
+            inputs=_by_batch_last(self._inputs),
+            own=_by_batch_last(self._own),
+            rows=_by_batch_last(self._rows),
         )
 
 
