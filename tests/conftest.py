@@ -9,6 +9,7 @@ import signal
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from typer.main import get_command
 from tests.one_thread import one_thread  # before numpy is imported
 
 # isort: split
+from emu.emulation.coordinator import run as coordinator_run
 from emu.graph_data import drawn_graph, opened
 from emu.host import confinement
 from emu.prediction.analysis import task_moves
@@ -102,6 +104,8 @@ def pytest_collection() -> Generator[None, object, object]:
             return (yield)
     finally:
         gc.enable()
+        # Looks for garbage took 4 % of the CPU of tests, 9 of those that draw figures.
+        gc.set_threshold(5_000)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -124,6 +128,19 @@ def collected() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_frozen() -> Iterator[None]:
+    """Keep runs from thawing what `collected` froze: all would be looked through again.
+
+    A run over sockets freezes what is there and thaws it behind itself, but where the
+    collector is off. Runs of commands that are processes of their own do so.
+    """
+    never = SimpleNamespace(isenabled=lambda: False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator_run, "gc", never)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
