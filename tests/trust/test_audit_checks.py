@@ -473,6 +473,21 @@ def test_a_slot_may_be_free_a_tolerance_before_it_is_said_to_be() -> None:
     ]
 
 
+def test_a_task_that_ends_frees_one_slot() -> None:
+    """Of two slots x and y have one each; when x ends at 2 s, only z may begin."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 2})
+    tasks = tuple(Task(name, name, takes="a") for name in "xyzw")
+    problem = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0,) * 4))
+    times = np.array([[2.0], [3.0], [4.0], [5.0]])
+    made = simulate(problem, Realization(times, np.zeros((0, 1))))
+    assert made.task_start[:, 0].tolist() == [0.0, 0.0, 2.0, 3.0]
+    assert said(made) == []
+
+    early = placed(placed(made, "task_start", (3, 0), 2.0), "task_end", (3, 0), 7.0)
+    overdrawn = "slots pool a of m0 of 2 slots is overdrawn at 2 s: 1 slots"
+    assert said(early) == [overdrawn]
+
+
 def test_an_iteration_comes_to_its_pool_when_the_one_before_has_ended() -> None:
     """Of one slot: x from 0 to 2 s, y, which came at 1 s, until 3 s, then x again."""
     machine = Machine("m0", 1.0, 1.0, slots={"a": 1})

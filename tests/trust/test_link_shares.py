@@ -218,6 +218,12 @@ def test_links_below_their_rate_are_told_by_lone_flows_or_by_all_together() -> N
     # One that was sound before the run, 97 % and more, is not below its rate.
     assert said(["r in", "t in"], {"r in": 0.97, "t in": 0.9}) == [(alone, 0.8)]
     assert said([], {}) == []
+    # Where the same flow crosses both, the first of them says by how much.
+    shares = {(2, 0): Share(90.0, 95.0)}
+    ahead = f"r out or {together}".replace("r in", "t in").replace("90 %", "94.7 %")
+    assert said(["r out", "t in"], {}) == [(ahead, 90 / 95)]
+    behind = alone.replace("t in is", "t in or r out is")
+    assert said(["t in", "r out"], {}) == [(behind, 0.8)]
     # Where no share of a flow is known, none is below it.
     assert not [*slow_links(schedule, ["r in"], {}, nothing, {})]
     # 97 % is sound: 38.8 of 40 B, and 97 of 100.
@@ -254,6 +260,17 @@ def test_a_flow_that_took_no_time_is_held_against_the_most_that_a_link_has() -> 
     port = [link.name for link in links].index("t in")
     means = _means_of(schedule, port, start=np.array([1.0]), end=np.array([1.0]))
     assert means.tolist() == [100.0]
+
+
+def test_a_link_that_changes_once_has_the_mean_of_both() -> None:
+    """Link t in has 25 B/s, and 5 from 2 s on."""
+    changes = (CapacityChange(2.0, "t in", 5.0),)
+    schedule = ran([1, 9, 1], [3, 9, 3], [10.0, 0.0, 20.0], changes)
+
+    links = schedule.problem.links
+    port = [link.name for link in links].index("t in")
+    means = _means_of(schedule, port, start=np.array([1.0]), end=np.array([4.0]))
+    assert means.tolist() == [(25 * 1 + 5 * 2) / 3]
 
 
 def test_a_link_that_was_cut_all_the_while_has_the_most_that_it_ever_has() -> None:

@@ -30,7 +30,7 @@ from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from emu.trust.rate_audit import rule_audit
 from emu.trust.rate_rules import POLICIES, maxmin_by_job
-from emu.trust.rated_flows import Flow
+from emu.trust.rated_flows import Flow, round_to_32_bits
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -121,6 +121,14 @@ def test_a_job_has_of_a_link_what_settled_flows_of_others_leave() -> None:
     maxmin_by_job(flows, {"narrow": 2.0, "shared": 10.0})
 
     assert [flow.rate for flow in flows] == [2.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [(1.5, 1.5), (1 + 2**-34, 1.0), (1 - 2**-34, 1.0), (1 + 3 * 2**-32, 1 + 2**-30)],
+)
+def test_values_tie_that_are_equal_in_32_bits(value: float, rounded: float) -> None:
+    assert round_to_32_bits(value) == rounded
 
 
 def test_another_rule_than_the_stated_one_is_found() -> None:

@@ -168,6 +168,27 @@ def test_a_number_that_should_not_be_there_is_wrong() -> None:
         assert ("gap" in named) == fires
 
 
+@pytest.mark.parametrize(("bound", "fires"), [(1.0, False), (True, True)])
+def test_a_bound_is_a_number_and_not_true(bound: object, *, fires: bool) -> None:
+    """Python counts True as 1, and the only task takes 1 s."""
+    sound = chain_of((1.0,))
+    run = sound.schedule
+    measured = Realization(np.ones((1, 1)), np.zeros((0, 1)))
+    result = {
+        "makespan": 1.0,
+        "predicted_makespan": 1.0,
+        "makespan_error": 0.0,
+        "replayed_makespan": 1.0,
+        "replay_error": 0.0,
+        "bound": bound,
+        "gap": 0.0,
+    }
+
+    _, faults = headline_faults(result, run, run, run, measured)
+
+    assert bool(faults) == fires
+
+
 @pytest.mark.parametrize(("size", "fires"), [(FEW, False), (FEW - 0.01, True)])
 def test_flows_of_four_packets_are_enough(size: float, *, fires: bool) -> None:
     schedule, _ = golden()
