@@ -121,6 +121,35 @@ def test_no_simulated_schedule_has_a_gap(
     assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
 
 
+def test_a_flow_waits_for_the_other_of_its_channel_alone() -> None:
+    """Over 10 B/s: 40 B until 5 s, then 20 B of the channel, 70 B beside at 99 B/s."""
+    tasks = tuple(Task(name, name) for name in "abcdef")
+    edges = (
+        Edge(0, 1, channel="x"),
+        Edge(2, 3, channel="x"),
+        Edge(4, 5, channel="y"),
+        Edge(2, 0, lag=1, channel="x"),  # within m0: it takes no turn
+    )
+    machines = (
+        Machine("m0", 80.0, 10.0),
+        Machine("m1", 90.0, 85.0),
+        Machine("m2", 70.0, 99.0),
+    )
+    job = Job(tasks, edges, 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0, 1, 2, 1)))
+    times = np.array([[1.0], [0.5], [1.5], [3.0], [1.0], [0.25]])
+    run = Realization(times, np.array([[40.0], [20.0], [70.0], [1.0]]))
+
+    links = critical_path(simulate(problem, run)).links
+    assert [(str(one.cause), one.edge, one.task, one.end) for one in links] == [
+        ("compute", -1, 0, 1.0),
+        ("transfer", 0, -1, 1.5),
+        ("channel", 0, -1, 5.0),
+        ("transfer", 1, -1, 7.0),
+        ("compute", -1, 3, 10.0),
+    ]
+
+
 def test_a_channel_is_busy_with_its_other_flow() -> None:
     """Two flows of 4 s by turns on one channel: each waits for the one before."""
     stated = custom(

@@ -109,6 +109,12 @@ def test_a_machine_that_is_not_there(machine: int) -> None:
         Layout(arrays(), np.array([0, 0, 1, 1, 0, machine]))
 
 
+def test_machines_in_other_numbers_are_refused() -> None:
+    """The core would read two of 32 bits as one."""
+    with pytest.raises(ValueError, match=r"must be int64 .* not int32"):
+        Layout(arrays(), np.zeros(6, np.int32))
+
+
 def test_times_that_do_not_fit() -> None:
     layout = Layout(arrays(), np.zeros(6, np.int64))
     with pytest.raises(ValueError, match="volumes of"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from emu.errors import DataError
 from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.search import SearchOptions
-from emu.prediction.scheduling.policies import check_rates, rate_policy
+from emu.prediction.scheduling.policies import OwnRates, check_rates, rate_policy
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     ActiveFlow,
@@ -21,6 +22,7 @@ from emu.problem import (
     Edge,
     Job,
     Machine,
+    Placement,
     Problem,
     Profile,
     Realization,
@@ -298,6 +300,41 @@ def test_a_failure_within_a_search_is_raised(
         asked(most)
         with pytest.raises(DataError, match="AssertionError: tired"):
             call(*arguments, options=chosen)
+
+
+def test_after_a_failure_a_rule_is_not_asked_again() -> None:
+    """What failed first is raised, once."""
+    problem, _ = two_machine_example(2)
+    answers = OwnRates(problem.job, problem.cluster, lambda *_: [])
+    for question in (None, 7):  # neither is one
+        answers.answer(question)
+
+    with pytest.raises(AttributeError, match="NoneType"):
+        answers.check()
+    answers.check()
+
+
+def test_a_rule_sees_the_links_of_each_placement() -> None:
+    """Placements by turns on one evaluator, which keeps what it can of a job."""
+    problem, realization = two_machine_example(2)
+    own = rule(EQUAL, "Equal")
+    evaluator = MakespanEvaluator(problem.job, problem.cluster, own)
+
+    for machine_of in ((0, 1, 0, 1, 0, 1), (1, 0, 1, 1, 0, 0), (0, 1, 0, 1, 0, 1)):
+        placed = replace(problem, placement=Placement(machine_of))
+        found = evaluator.makespan(np.array(machine_of), realization)
+        assert found == pytest.approx(makespan(placed, realization, "oes"), rel=1e-12)
+
+
+def test_a_rule_sees_coflows_by_their_names_or_those_of_their_readers() -> None:
+    tasks = (Task("a", "x"), Task("b", "x"), Task("c", "x"))
+    job = Job(tasks, (Edge(0, 1, coflow="k"), Edge(0, 2)), 1)
+    machines = Machine("m0", 8.0, 9.0), Machine("m1", 7.0, 6.0)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 1)))
+    run = Realization(np.array([[1.0], [0.0], [0.0]]), np.array([[10.0], [12.0]]))
+
+    own = returning("[{'k': 1.0, 'c': 3.0}[flow.coflow] for flow in flows]")
+    assert simulate(problem, run, own).flow_end.tolist() == [[11.0], [5.0]]
 
 
 def test_a_rule_that_gives_nothing_is_stuck() -> None:

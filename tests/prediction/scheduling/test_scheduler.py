@@ -14,6 +14,7 @@ from emu.errors import SchedulingError
 from emu.prediction.scheduling import (
     RATE_POLICIES,
     Decisions,
+    End,
     Scheduler,
     compiled_problem,
     policy_named,
@@ -353,6 +354,41 @@ def test_impossible_events_tell_their_story() -> None:
         scheduler.settle()
     with pytest.raises(SchedulingError, match="begun already"):
         scheduler.scheduler.begin()
+
+
+def test_what_a_task_cannot_send_is_refused_before_any_of_it_is_noted() -> None:
+    """Task p0 is the source of the last edge, which -1 would name, too."""
+    problem, _ = two_machine_example(2)
+    scheduler = Scheduler(problem, "oes")
+    last = len(problem.job.edges) - 1
+    task = problem.job.edges[last].source
+
+    for volumes, iteration, story in (
+        ({-1: 5.0}, 0, "over edge -1, not one of its"),
+        ({last: 5.0, 0: 5.0}, 0, "over edge 0, not one of its"),
+        ({last: math.inf}, 0, "has inf bytes"),
+        ({last: -1.0}, 0, "has -1.0 bytes"),
+        ({last: 5.0}, -1, "ended iteration -1"),
+        ({last: 5.0}, 2, "ended iteration 2"),
+    ):
+        with pytest.raises(SchedulingError, match=story):
+            scheduler.announce(task, iteration, volumes)
+    assert not scheduler.volumes.any()
+    assert scheduler.holds is None
+    scheduler.announce(task, 1, {last: 5.0})
+    assert np.argwhere(scheduler.volumes).tolist() == [[last, 1]]
+
+
+@pytest.mark.parametrize("iteration", [-1, 2])
+def test_an_end_beyond_the_iterations_is_refused(iteration: int) -> None:
+    problem, _ = two_machine_example(2)
+    scheduler = Scheduler(problem, "oes")
+    scheduler.begin()
+
+    with pytest.raises(SchedulingError, match=f"ended iteration {iteration}"):
+        scheduler.settle([End(2.0, 0, -1, iteration)])
+    with pytest.raises(SchedulingError, match=f"of {iteration} arrived"):
+        scheduler.settle([End(2.0, -1, 3, iteration)])
 
 
 def test_policies_that_cannot_be_driven_are_refused() -> None:
