@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import emu
 from emu.prediction.analysis.critical_path import (
     ELSEWHERE,
+    SAME,
     Cause,
     ChainLink,
     critical_path,
@@ -147,6 +148,75 @@ def test_a_flow_waits_for_the_other_of_its_channel_alone() -> None:
         ("channel", 0, -1, 5.0),
         ("transfer", 1, -1, 7.0),
         ("compute", -1, 3, 10.0),
+    ]
+    names = [problem.links[one.port].name if one.port >= 0 else "" for one in links]
+    assert names == ["", "m0 out", "m0 out", "m0 out", ""]
+
+
+def test_a_wait_for_a_slot_names_its_pool() -> None:
+    """Both take the one slot of a pool: b waits for a, and c for b alone."""
+    tasks = (
+        Task("a", "a", takes="gpu"),
+        Task("b", "b", takes="gpu"),
+        Task("c", "c", takes="cpu"),
+    )
+    machine = Machine("m", 3.0, 4.0, slots={"cpu": 2, "gpu": 1})
+    job = Job(tasks, (Edge(1, 2),), 1)
+    problem = Problem(Cluster((machine,)), job, Placement((0, 0, 0)))
+    run = Realization(np.array([[3.0], [2.0], [0.5]]), np.zeros((1, 1)))
+
+    links = critical_path(simulate(problem, run)).links
+    assert [(str(one.cause), one.task, one.pool, one.end) for one in links] == [
+        ("slot", 0, "gpu", 3.0),
+        ("compute", 1, "", 5.0),
+        ("compute", 2, "", 5.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first_flow", "next_start", "last_flow", "before", "causes"),
+    [
+        (5.0 + 4e-12, 5.0, 8.0, 5.5, "compute transfer in order transfer compute"),
+        (3.0 + 4e-12, 3.0 + 4e-12, 8.0, 5.5, "compute compute transfer compute"),
+        (5.0, 5.0, 8.0 - 4e-12, 8.0, "compute transfer in order transfer compute"),
+    ],
+)
+def test_what_differs_by_rounding_is_of_one_instant(
+    first_flow: float, next_start: float, last_flow: float, before: float, causes: str
+) -> None:
+    """Task a ends at 1 and 3 s; its second flow, from 5 s on, may wait for the first.
+
+    The last run of b begins at 8 s, with that flow and behind the run before it.
+    """
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 2)
+    cluster = Cluster((Machine("m0", 90.0, 10.0), Machine("m1", 80.0, 70.0)))
+    problem = Problem(cluster, job, Placement((0, 1)))
+    run = Realization(np.array([[1.0, 2.0], [0.5, 0.5]]), np.array([[40.0, 30.0]]))
+    schedule = simulate(problem, run)
+    assert schedule.flow_end.tolist() == [[5.0, 8.0]]
+    schedule.flow_end[0] = first_flow, last_flow
+    schedule.flow_start[0, 1] = next_start
+    schedule.task_end[1, 0] = before
+
+    assert SAME * schedule.length > 4e-12
+    links = critical_path(schedule).links
+    assert " ".join(str(link.cause) for link in links) == causes
+
+
+def test_what_the_simulation_waits_for_in_the_end_is_of_the_last_part() -> None:
+    """Task a takes 2 and 2.5 s in the run for 1 and 1; there b, of 3 s, is last."""
+    tasks = Task("a", "a"), Task("b", "b", iterations=1)
+    cluster = Cluster((Machine("m", 3.0, 4.0),))
+    problem = Problem(cluster, Job(tasks, (), 2), Placement((0, 0)))
+    none = np.zeros((0, 2))
+    ran = simulate(problem, Realization(np.array([[2.0, 2.5], [3.0, 0.0]]), none))
+    expected = simulate(problem, Realization(np.array([[1.0, 1.0], [3.0, 0.0]]), none))
+
+    drifts = divergences(ran, expected)
+    assert [(drift.cause, drift.link.iteration, drift.seconds) for drift in drifts] == [
+        ("compute", 0, 1.0),
+        ("compute", 1, 1.5),
+        (ELSEWHERE, 1, -1.0),
     ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.prediction.placement.distdgl import place_distdgl
+from emu.prediction.placement.distdgl import place_distdgl, sampler_pairs
 from emu.problem import Cluster, Edge, Job, Machine, Task
 from tests.prediction.placement.placement_cases import (
     colocated_pairs,
@@ -153,6 +153,75 @@ def test_of_machines_that_serve_as_well_the_first_is_taken() -> None:
     job = Job(tasks, (Edge(1, 0), Edge(3, 2)), 1)
 
     assert place_distdgl(job, Cluster(machines)).machine_of == (0, 0, 0, 0)
+
+
+def test_a_pair_is_worth_more_than_early_machines() -> None:
+    """Unlike workers fit m0 and m1, their samplers m2 alone, where all have room."""
+    tasks = (
+        Task("w0", "worker", demands={"gpu": 1.0}),
+        Task("s0", "sampler", demands={"gpu": 3.0}),
+        Task("w1", "worker", demands={"gpu": 0.5}),
+        Task("s1", "sampler", demands={"gpu": 3.0}),
+    )
+    rooms = (1.0, 2.0, 8.0)
+    machines = tuple(
+        Machine(f"m{n}", 3.0 + n, 7.0 - n, {"gpu": gpus})
+        for n, gpus in enumerate(rooms)
+    )
+    job = Job(tasks, (Edge(1, 0), Edge(3, 2)), 1)
+
+    assert place_distdgl(job, Cluster(machines)).machine_of == (2, 2, 2, 2)
+
+
+def test_a_machine_is_full_but_for_rounding() -> None:
+    """A tenth and two tenths are more than three tenths, by the last bit."""
+    tasks = (
+        Task("w", "worker", demands={"gpu": 0.1}),
+        Task("s", "sampler", demands={"gpu": 0.2}),
+    )
+    cluster = Cluster((Machine("m", 2.0, 3.0, {"gpu": 0.3}),))
+
+    placement = place_distdgl(Job(tasks, (Edge(1, 0),), 1), cluster)
+    assert placement.machine_of == (0, 0)
+
+
+def test_tasks_that_stand_nowhere_yet_have_no_flows() -> None:
+    """Both servers wait for a machine: m2 gives the first of them 6 B/s, m1 five."""
+    tasks = (
+        Task("w", "worker", demands={"gpu": 1.0}),
+        Task("s", "sampler", demands={"gpu": 1.0}),
+        Task("p0", "parameter_server"),
+        Task("p1", "parameter_server"),
+    )
+    edges = (Edge(1, 0), Edge(0, 2), Edge(0, 3), Edge(2, 0, lag=1))
+    machines = (
+        Machine("m0", 2.0, 1.0, {"gpu": 2.0}),
+        Machine("m1", 5.0, 5.5, {"gpu": 0.0}),
+        Machine("m2", 6.5, 6.0, {"gpu": 0.0}),
+    )
+
+    placement = place_distdgl(Job(tasks, edges, 1), Cluster(machines))
+    assert placement.machine_of == (0, 0, 2, 1)
+
+
+def test_pairs_are_edges_from_samplers_to_workers_that_carry_no_credit() -> None:
+    tasks = (
+        Task("w", "worker"),
+        Task("s", "sampler"),
+        Task("p", "parameter_server"),
+        Task("v", "worker"),
+    )
+    edges = (
+        Edge(1, 2),
+        Edge(2, 0),
+        Edge(3, 0),
+        Edge(1, 0),
+        Edge(1, 0, lag=1),
+        Edge(1, 3, lag=1, credit=True),
+        Edge(0, 1, lag=1),
+    )
+
+    assert sampler_pairs(Job(tasks, edges, 2)) == [(1, 0)]
 
 
 def test_refuses_a_job_without_teams() -> None:

@@ -19,6 +19,7 @@ from emu.prediction.scheduling import (
     compiled_problem,
     policy_named,
 )
+from emu.prediction.scheduling.state import expectation, longest_paths
 from emu.prediction.simulation import simulate
 from emu.problem import (
     CapacityChange,
@@ -33,6 +34,7 @@ from emu.problem import (
     Task,
     Tuner,
 )
+from emu.scenario.own_rules import register_program
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from tests.prediction.scheduling.virtual_coordinator import (
@@ -389,6 +391,102 @@ def test_an_end_beyond_the_iterations_is_refused(iteration: int) -> None:
         scheduler.settle([End(2.0, 0, -1, iteration)])
     with pytest.raises(SchedulingError, match=f"of {iteration} arrived"):
         scheduler.settle([End(2.0, -1, 3, iteration)])
+
+
+def test_an_end_of_a_task_that_is_not_there_is_refused() -> None:
+    scheduler = Scheduler(two_machine_example(2)[0], "oes")
+    scheduler.begin()
+
+    with pytest.raises(SchedulingError, match="task number 6 ended, which is not"):
+        scheduler.settle([End(2.0, 6, -1, 0)])
+
+
+def two_senders() -> tuple[Problem, Scheduler]:
+    """Return a and b on m0, which send to c on m1 and d on m2, and their scheduler."""
+    machines = (
+        Machine("m0", 70.0, 8.0),
+        Machine("m1", 5.0, 60.0),
+        Machine("m2", 3.0, 50.0),
+    )
+    job = Job(tuple(Task(name, "x") for name in "abcd"), (Edge(0, 2), Edge(1, 3)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 0, 1, 2)))
+    scheduler = Scheduler(problem, "oes")
+    scheduler.begin()
+    return problem, scheduler
+
+
+def test_assigned_rates_are_of_flows_that_are_not_served() -> None:
+    """5 B/s from 1 s on; from 2 s on 4 and 3, until the 6 B of the second are gone."""
+    _, scheduler = two_senders()
+    assert scheduler.assigned_rate == 0.0
+    for time, task, volume, rate in ((1.0, 0, 99.0, 5.0), (2.0, 1, 6.0, 7.0)):
+        scheduler.announce(task, 0, {task: volume})
+        scheduler.settle([End(time, task, -1, 0)])
+        assert scheduler.assigned_rate == rate
+
+    scheduler.settle(until=4.0)  # none says that they have arrived
+    assert scheduler.assigned_rate == 5.0
+    assert scheduler.next_end == 4.0 + (99 - 5 - 4 * 2) / 5
+
+
+def test_a_state_that_cannot_be_is_told_by_what_is_false_of_it() -> None:
+    _, scheduler = two_senders()
+    assert scheduler.broken == ""
+
+    scheduler.state.ended[3] = 1
+    assert scheduler.broken.endswith(": 3")
+
+
+def test_gates_are_told_when_they_end_with_their_start() -> None:
+    """They take 2 and 3 s, one after the other, and b follows each."""
+    job = Job(
+        (Task("g", "x", gate=True, process="b"), Task("b", "x")), (Edge(0, 1),), 2
+    )
+    cluster = Cluster((Machine("m", 3.0, 4.0),))
+    times = np.array([[2.0, 3.0], [0.5, 0.5]])
+    scheduler = Scheduler(Problem(cluster, job, Placement((0, 0))), "oes", times=times)
+    scheduler.begin()
+
+    found = []
+    for decisions in scheduler.settle(until=6.0).decisions:
+        found += [(decisions.time, *gate) for gate in decisions.gates]
+    assert found == [(2.0, 0, 0, 0.0), (5.0, 0, 1, 2.0)]
+
+
+def test_the_core_calls_back_for_rules_of_ones_own_and_for_looks() -> None:
+    problem, _ = two_senders()
+    machines = (*problem.cluster.machines[:2], Machine("m2", 3.0, 50.0, slots={"p": 2}))
+    tuner = Tuner(2, "p", "p", most=4)
+    text = "class Mine:\n def rates(self, flows, capacity):\n  return []\n"
+    own = register_program("calls.py:Mine", text)
+
+    tuned = replace(problem, cluster=Cluster(machines, tuners=(tuner,)))
+    for case, policy, calls in (
+        (problem, "oes", False),
+        (tuned, "oes", True),
+        (problem, own, True),
+    ):
+        assert Scheduler(case, policy).calls_python is calls
+
+
+@pytest.mark.parametrize(
+    ("policy", "after"),
+    [("oes", []), ("oes_cp", [[12.0, 6.0]]), ("weighted_maxmin", [[12.0, 6.0]])],
+)
+def test_rules_that_look_ahead_know_what_is_left_after_a_flow(
+    policy: str, after: list[list[float]]
+) -> None:
+    """After each flow come the runs of b that are left, of 6 s in the mean."""
+    job = Job((Task("a", "x"), Task("b", "x")), (Edge(0, 1),), 2)
+    machines = Machine("m0", 9.0, 4.0), Machine("m1", 8.0, 7.0)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    layout = compiled_problem.placed_layout(problem, policy_named(policy))
+    times = np.array([[1.0, 3.0], [4.0, 8.0]])
+
+    found = expectation(layout, times, np.array([[10.0, 30.0]]))
+    assert found.tolist() == after
+    with pytest.raises(ValueError, match=r"times of \(1, 2\)"):
+        longest_paths(layout, times[:1], np.array([[10.0, 30.0]]))
 
 
 def test_policies_that_cannot_be_driven_are_refused() -> None:

@@ -130,6 +130,22 @@ def test_of_several_jobs_the_portfolio_may_divide_ports_among_them() -> None:
     )
 
 
+@pytest.mark.parametrize("policy", ["oes", "fifo"])
+def test_a_makespan_alone_knows_latencies_and_queues(policy: str) -> None:
+    """Flows of 20 and 30 B leave m0 at 10 B/s at 1 and 2 s, and land 3 s later."""
+    machines = (
+        Machine("m0", 80.0, 10.0, latency_out=2.0),
+        Machine("m1", 70.0, 60.0, latency_in=1.0),
+    )
+    job = Job(tuple(Task(name, "x") for name in "abcd"), (Edge(0, 2), Edge(1, 3)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 0, 1, 1)))
+    times = np.array([[1.0], [2.0], [0.5], [0.25]])
+    run = Realization(times, np.array([[20.0], [30.0]]))
+
+    assert makespan(problem, run, policy) == 6.0 + 3.0 + 0.25
+    assert simulate(problem, run, policy).makespan == 9.25
+
+
 def test_what_reads_the_newest_says_which_it_has_read() -> None:
     """Task a ends at 1, 2 and 3 s; b begins at 1, 3.5 and 6 s; c reads each."""
     tasks = tuple(Task(name, name) for name in "abc")
