@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from emu.prediction.analysis.error_budget import (
     DelayCause,
+    before_first_bytes,
     divide,
     drift_of_machines,
     error_budget,
@@ -186,6 +187,47 @@ def test_flows_drift_apart_with_the_machine_that_sends_them() -> None:
     drifts = drift_of_machines(_two_flows(50.0), _two_flows(30.0))
 
     assert drifts == {"m0": pytest.approx(4.0)}
+
+
+def test_every_part_of_a_chain_has_its_cause() -> None:
+    """Task a is 0.5 s late, b 2 s, the flow between them 0.75 s; c takes 9 s in both.
+
+    Its fluid is due at 5.5 s, and leaves at 6 s, queued at 5.6, by an alarm 0.1 s late.
+    """
+    tasks = tuple(Task(name, name) for name in "abc")
+    machines = Machine("m0", 90.0, 10.0), Machine("m1", 80.0, 70.0)
+    job = Job(tasks, (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0)))
+    sizes = np.array([[40.0]])
+    simulated = simulate(problem, Realization(np.array([[1.0], [2.0], [9.0]]), sizes))
+    slower = Realization(np.array([[1.5], [4.0], [9.0]]), sizes)
+    ran = simulate(problem, slower, record_rates=True)
+    ran.flow_end[0, 0] = 6.25
+    ran.task_start[1, 0] = 6.25
+    ran.task_end[1, 0] = 10.25
+
+    budget = error_budget(ran, simulated, {(0, 0): np.array([6.0, 5.6, 5.5, 0.1])})
+    found = {cause: seconds for cause, seconds in budget.items() if abs(seconds) > 1e-9}
+    assert found == pytest.approx(
+        {
+            DelayCause.OVERRUN: 0.5 + 2.0,
+            DelayCause.OTHER_PATHS: -2.0,  # the simulation ends with c
+            DelayCause.CPU: 0.1,
+            DelayCause.LOOP_LAG: 0.1,
+            DelayCause.SHAPING: 0.3,
+            DelayCause.COPYING: 0.25,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "makespan", "share"),
+    [(0.5, 4.0, 0.125), (-0.5, 4.0, 0.0), (0.0, 0.0, 0.0)],
+)
+def test_first_bytes_are_a_share_of_the_makespan(
+    seconds: float, makespan: float, share: float
+) -> None:
+    assert before_first_bytes({DelayCause.FIRST_BYTES: seconds}, makespan) == share
 
 
 def test_a_notice_is_late_from_when_there_was_something_to_send() -> None:

@@ -93,6 +93,22 @@ def test_flows_that_have_ended_fill_no_queue_any_more() -> None:
     assert forecast(problem, replace(run, times=times)).at_risk == 2
 
 
+@pytest.mark.parametrize(("wait", "at_risk"), [(0.0009, 2), (0.0011, 1)])
+def test_flows_begin_together_within_a_millisecond(wait: float, at_risk: int) -> None:
+    """The first alone fills nothing."""
+    problem, run = incast(2, 2e6)
+    later = Realization(np.array([[0.0], [wait], [0.0]]), run.volumes)
+
+    assert forecast(problem, later).at_risk == at_risk
+
+
+def test_flows_without_bytes_are_in_no_queue() -> None:
+    problem, run = incast(4, 1e5)
+    sizes = np.array([[1e5], [1e5], [0.5], [0.0]])
+
+    assert forecast(problem, replace(run, volumes=sizes)).at_risk == 3
+
+
 def test_ports_are_named_by_how_many_flows_they_hold_up() -> None:
     """Two begin together into a, and three into b."""
     machines = tuple(Machine(f"m{m}", 1e6, 1e6) for m in range(5))

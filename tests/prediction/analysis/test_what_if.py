@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from emu.prediction.analysis import what_if
-from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.critical_path import (
+    Cause,
+    ChainLink,
+    CriticalPath,
+    critical_path,
+)
 from emu.prediction.analysis.what_if import (
     Change,
     Improvement,
@@ -21,9 +26,11 @@ from emu.prediction.analysis.what_if import (
 )
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
@@ -31,6 +38,7 @@ from emu.problem import (
     Task,
     Tuner,
 )
+from emu.problem.changes import SpeedChange
 from emu.testing import reference, two_machine_example
 from tests.prediction.analysis.chains import cases
 
@@ -209,12 +217,34 @@ def test_what_helps_together_alone_is_one_line(
         )
     ]
 
-    (pair,) = rank_pairs(base, with_edits, lambda change: change)
+    # A pair of two kinds has the edits of both: none is asked for.
+    (pair,) = rank_pairs(base, with_edits, lambda change: replace(change, edit={}))
 
     assert (pair.makespan, pair.gain) == (5.0, 5.0)
     assert pair.change.what == "every w and NICs twice as fast"
     known = None not in edits
     assert pair.change.edit == ({"a": 1, "b": 2} if known else None)
+
+
+def test_of_two_tasks_at_once_the_edit_is_asked_for() -> None:
+    """Tasks w and v of 10 s end together; then d takes 4 s beside e, of 3 s.
+
+    A faster d alone saves a second of 14, so that it is in no pair with e.
+    """
+    tasks = tuple(Task(name, name) for name in "wvde")
+    edges = tuple(Edge(first, then) for first in (0, 1) for then in (2, 3))
+    cluster = Cluster((Machine("m", 3.0, 4.0),))
+    problem = Problem(cluster, Job(tasks, edges, 1), Placement((0,) * 4))
+    run = Realization(np.array([[10.0], [10.0], [4.0], [3.0]]), np.zeros((4, 1)))
+    base = Change("", "as it is", problem, run, "oes")
+    chain = critical_path(simulate(problem, run))
+    alone = rank(base, changes_of(base, chain))
+
+    (pair,) = rank_pairs(base, alone, lambda change: replace(change, edit={"a": 1}))
+    assert pair.change.what == "every w and every v twice as fast"
+    assert pair.change.rows == (0, 1)
+    assert pair.change.to_json()["edit"] == {"a": 1}
+    assert (pair.makespan, pair.gain) == (9.0, 5.0)
 
 
 def _both_nics(base: Change) -> Improvement:
@@ -341,6 +371,51 @@ def test_without_events_nothing_dies() -> None:
     assert span(base) == 138.0
     assert found["no events and failures"] == 38.0
     assert found["rates by maxmin"] == 138.0
+
+
+def steady_words(cluster: Cluster) -> set[str]:
+    """Return the changes of events of the example on a cluster."""
+    problem, realization = two_machine_example(1)
+    base = Change("", "", replace(problem, cluster=cluster), realization, "oes")
+    return {change.what for change in what_if._no_events(base)}
+
+
+def test_events_are_changes_of_links_or_of_speeds() -> None:
+    cluster = two_machine_example(1)[0].cluster
+    link = CapacityChange(1.0, "m1 in", 3.0)
+    speed = SpeedChange(1.0, "m1", 0.5)
+
+    assert steady_words(cluster) == set()
+    for changed in ({"changes": (link,)}, {"speed_changes": (speed,)}):
+        words = steady_words(replace(cluster, **changed))
+        assert words == {"no events and failures"}
+
+
+def test_a_chain_without_flows_names_no_port_and_gaps_are_no_tasks() -> None:
+    """A gap of 9 s before x1, 4 s of a flow, and 2 s of x0; some links have latency."""
+    tasks = tuple(Task(f"x{n}", "x") for n in range(4))
+    machines = (
+        Machine("m0", 90.0, 10.0),
+        Machine("m1", 80.0, 70.0, latency_in=0.5),
+        Machine("m2", 60.0, 50.0),
+    )
+    cluster = Cluster(machines, (Link("wire", 40.0),))
+    job = Job(tasks, (Edge(0, 1), Edge(2, 3)), 1)
+    problem = Problem(cluster, job, Placement((0, 1, 1, 0)))
+    run = Realization(np.array([[2.0], [1.0], [1.0], [1.0]]), np.full((2, 1), 40.0))
+    base = Change("", "", problem, run, "oes")
+    parts = (
+        ChainLink(Cause.GAP, 0.0, 9.0, task=1),
+        ChainLink(Cause.COMPUTE, 9.0, 11.0, task=0),
+        ChainLink(Cause.TRANSFER, 11.0, 15.0, edge=0),
+    )
+
+    words = {change.what for change in changes_of(base, CriticalPath(parts))}
+    fast = {what.removesuffix(" endless") for what in words if "endless" in what}
+    assert fast == {"NIC of m0", "NIC of m1", "all NICs and links"}
+    fast = {what.removesuffix(" in no time") for what in words if "in no time" in what}
+    assert fast == {"every x", "x0"}
+    assert "no latency" in words
 
 
 def test_a_credit_without_lag_is_no_window() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.prediction.placement.distdgl import place_distdgl, sampler_pairs
+from emu.prediction.placement.distdgl import colocate, place_distdgl, sampler_pairs
+from emu.prediction.placement.space import Space
 from emu.problem import Cluster, Edge, Job, Machine, Task
 from tests.prediction.placement.placement_cases import (
     colocated_pairs,
@@ -222,6 +223,53 @@ def test_pairs_are_edges_from_samplers_to_workers_that_carry_no_credit() -> None
     )
 
     assert sampler_pairs(Job(tasks, edges, 2)) == [(1, 0)]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_unlike_teams_stand_as_the_best_of_all_assignments(seed: int) -> None:
+    """Most pairs first, then early machines; some tasks are pinned, sizes unequal."""
+    rng = np.random.default_rng(seed)
+    names = ["m0", "m1", "m2"]
+    pins = [*[None] * 7, *names]
+    tasks = []
+    edges = []
+    for worker in range(3):
+        pin = pins[rng.integers(len(pins))]
+        size = {"ram": float(rng.choice([800.0, 1500.0, 3100.0]))}
+        tasks.append(Task(f"w{worker}", "worker", size, pinned=pin))
+    for sampler in range(3):
+        pin = pins[rng.integers(len(pins))]
+        size = {"ram": float(rng.choice([500.0, 900.0, 1700.0]))}
+        tasks.append(Task(f"s{sampler}", "sampler", size, pinned=pin))
+        edges.append(Edge(3 + sampler, int(rng.integers(0, 3))))
+    rooms = rng.permutation([2400.0, 4000.0, 7300.0])
+    machines = tuple(
+        Machine(name, 3.0, 4.0, {"ram": room})
+        for name, room in zip(names, rooms, strict=True)
+    )
+    job = Job(tuple(tasks), tuple(edges), 1)
+    cluster = Cluster(machines)
+
+    ranks = [
+        (colocated_pairs(job, placement)[0], -sum(placement.machine_of))
+        for placement in feasible_placements(job, cluster)
+    ]
+    pairs = [(edge.source, edge.destination) for edge in edges]
+    space = Space(job, cluster)
+    found = colocate(space, pairs)
+    assert (found is None) == (not ranks)
+    if found is not None:
+        placement = space.placement(found)
+        assert placement.violations(job, cluster) == []
+        together = colocated_pairs(job, placement)[0]
+        assert (together, -sum(placement.machine_of)) == max(ranks)
+
+
+def test_where_nothing_can_move_no_teams_are_needed() -> None:
+    job = Job((Task("a", "worker", pinned="m1"),), (), 1)
+    machines = Machine("m0", 1.0, 2.0), Machine("m1", 3.0, 4.0)
+
+    assert place_distdgl(job, Cluster(machines)).machine_of == (1,)
 
 
 def test_refuses_a_job_without_teams() -> None:
