@@ -40,8 +40,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         # At 0 it would be the cluster itself, which the file states.
-        begins_and_ends = 0.0 < self.since < self.until
-        if not begins_and_ends or self.since == math.inf:
+        if not 0.0 < self.since < self.until:
             raise ValueError(f"a fault of {self.subject}: {self.since} to {self.until}")
         if not 0.0 <= self.factor <= 1.0:
             raise ValueError(f"a fault of {self.subject}: its factor is {self.factor}")

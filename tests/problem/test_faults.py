@@ -161,6 +161,29 @@ def test_a_link_is_disturbed_where_it_has_less_than_at_first() -> None:
     assert (row.what, row.since, row.until, row.port) == ("slow", 5.0, 7.0, 0)
 
 
+@pytest.mark.parametrize(("end", "spans"), [(2.0, []), (2.5, [(2.0, 2.5)])])
+def test_what_begins_as_a_run_ends_has_not_disturbed_it(
+    end: float, spans: list[tuple[float, float]]
+) -> None:
+    cluster = Cluster(
+        (Machine("m0", 3.0, 4.0),),
+        changes=(CapacityChange(2.0, "m0 in", 1.0), CapacityChange(3.0, "m0 in", 3.0)),
+    )
+
+    found = disturbances(cluster, end)
+    assert [(row.since, row.until) for row in found] == spans
+
+
+def test_a_kill_by_iterations_counts_them_from_the_first_of_the_attempt() -> None:
+    """The attempt begins with iteration 4, at 10 s; each of task 2 takes 3 s of it."""
+    kills = [Kill(math.inf, "a", ("a",), ended=(2, count)) for count in (4, 6)]
+
+    due = next_kills(kills, 4, 10.0, lambda task, count: task + 3.0 * (count + 1))
+    assert (due.time, due.now) == (0.0, (kills[0],))  # it has ended four by then
+    due = next_kills(kills[1:], 4, 10.0, lambda task, count: task + 3.0 * (count + 1))
+    assert (due.time, due.now) == (2 + 3.0 * 2, (kills[1],))
+
+
 @pytest.mark.parametrize("processes", [(), ("p0",)])
 def test_of_an_iteration_that_has_not_ended_yet_no_kill_is_due(
     processes: tuple[str, ...],

@@ -21,7 +21,7 @@ from emu.problem import (
     Task,
     with_faults,
 )
-from emu.problem.changes import SpeedChange, end_of_work
+from emu.problem.changes import SpeedChange, SpeedSteps, end_of_work
 from emu.trust.audit_checks import work_of
 
 
@@ -165,3 +165,14 @@ def test_two_changes_of_a_machine_at_one_time_are_refused() -> None:
     change = SpeedChange(1.0, "m0", 0.5)
     with pytest.raises(ValueError, match="m0 changes 2 times"):
         Cluster((Machine("m0", 1.0, 1.0),), speed_changes=(change, change))
+
+
+def test_work_between_two_times_is_that_of_their_machine() -> None:
+    """Machine b has half of its speed from 2 s on, all of it again from 5 s on."""
+    changes = (SpeedChange(5.0, "b", 1.0), SpeedChange(2.0, "b", 0.5))
+    steps = SpeedSteps(changes, {"a": 0, "b": 1})
+    start = np.array([0.5, 1.0, 3.0])
+    end = np.array([1.5, 6.0, 4.0])
+
+    assert steps.work(0, start, end).tolist() == [1.0, 5.0, 1.0]
+    assert steps.work(1, start, end).tolist() == [1.0, 1.0 + 1.5 + 1.0, 0.5]
