@@ -268,8 +268,7 @@ def differences(
 
 def _alike(found: Any, wanted: Any) -> bool:
     if _is_number(found) and _is_number(wanted):
-        # Infinities are equal, and no distance from each other.
-        return found == wanted or math.isclose(found, wanted, rel_tol=EXACT)
+        return math.isclose(found, wanted, rel_tol=EXACT)
     # True equals 1 in Python, and is another value of JSON.
     return type(found) is type(wanted) and bool(found == wanted)
 

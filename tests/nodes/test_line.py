@@ -85,6 +85,18 @@ async def test_ends_of_a_turn_leave_together() -> None:
     assert told == [ends[:3], ends[3:]]
 
 
+async def test_what_is_too_much_for_one_message_goes_in_two_and_none_is_empty() -> None:
+    line, connection = line_of_two(), Sent()
+    line.connect(cast("ControlConnection", connection))
+    notes = [bytes([number]) * (line._together // 2 + 1) for number in (1, 2)]
+    for note in notes:
+        line.add(note)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert [message["notes"] for message in connection.messages] == notes
+
+
 async def test_ends_go_by_rings_where_there_are_any() -> None:
     """And not over the connection as well; what has no room goes later."""
     connection = Sent()
@@ -196,6 +208,7 @@ async def test_nonsense_in_a_ring_fails_the_process_once(
 
 def test_orders_go_to_the_process_that_they_are_for_and_wait_for_it() -> None:
     line = line_of_two()
+    assert line.lead == "a"
     came: dict[str, list[Order]] = {"a": [], "b": []}
     run, wake = RunTask(2, 0, 1.0), WakeSender(4, 2.0)
     line.join("a", came["a"].append)

@@ -21,6 +21,7 @@ from emu.emulation.wire.messages import RunTask, TaskEnded
 from emu.emulation.wire.notes import unpack_ends
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.prediction.core import ffi
 from emu_nodes.program import task_brief
 from emu_nodes.task_runner import EdgeEnds
 from emu_nodes.timed import Timed
@@ -153,6 +154,22 @@ async def test_who_waits_too_long_says_for_whom() -> None:
         (failure,) = stage.failures
         assert isinstance(failure, DeadlineExceeded)
         assert str(failure) == "task w0 waited 0.05 s for iteration 10 of p0"
+
+
+async def test_a_process_that_is_closed_has_no_more_turns() -> None:
+    async with staged() as stage:
+        stage.process.start()
+        process = stage.process
+        number = process._core.number
+        assert stage.selector._members[number] == process._core
+        watching = process._watching
+        assert watching is not None
+
+        process.close()
+        await asyncio.sleep(0)
+
+        assert stage.selector._members[number] == ffi.NULL
+        assert watching.cancelled()
 
 
 @pytest.mark.parametrize(

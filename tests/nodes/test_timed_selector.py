@@ -182,7 +182,9 @@ def test_who_may_be_timed(
 
 def test_an_order_that_names_thousands_of_reads_has_room() -> None:
     inputs = tuple(edge_end(edge) for edge in range(9_000))
-    spec = process_spec("w0", process_task(TIMED, task=1, inputs=inputs))
+    outputs = tuple(edge_end(edge) for edge in range(9_000, 17_000))
+    task = process_task(TIMED, task=1, inputs=inputs, outputs=outputs)
+    spec = process_spec("w0", task)
     reads = [[edge, 0] for edge in range(9_000)]
     order = pack_order(RunTask(task=1, iteration=0, start=0.0, reads=reads))
     with contextlib.closing(TimedSelector([spec])) as selector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -302,6 +303,8 @@ STATED: dict[str, Any] = {"a": [1, 2.0, {"b": None}], "c": "x", "d": True, "e": 
 def test_what_is_alike_has_no_differences() -> None:
     said = {"a": (1.0, 2, {"b": None}), "c": "x", "d": True, "e": 0}
     assert not [*differences(said, STATED, "it")]
+    endless = {"a": [math.inf, -math.inf]}
+    assert not [*differences(endless, endless, "it")]
     # Sums in another order differ by rounding.
     for share, count in ((1e-10, 0), (1e-8, 1)):
         near = {**STATED, "a": [1, 2.0 * (1 + share), {"b": None}]}

@@ -475,7 +475,7 @@ def test_a_slot_may_be_free_a_tolerance_before_it_is_said_to_be() -> None:
 
 def test_a_task_that_ends_frees_one_slot() -> None:
     """Of two slots x and y have one each; when x ends at 2 s, only z may begin."""
-    machine = Machine("m0", 1.0, 1.0, slots={"a": 2})
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 2, "nobody's": 3})
     tasks = tuple(Task(name, name, takes="a") for name in "xyzw")
     problem = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0,) * 4))
     times = np.array([[2.0], [3.0], [4.0], [5.0]])

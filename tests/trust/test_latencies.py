@@ -157,6 +157,19 @@ def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
     assert not audit(ahead, tolerance=0.4).passed
 
 
+def test_a_lag_lets_the_first_iteration_read_nothing() -> None:
+    """Task b begins at once, and again when the first flow has landed, at 8 s."""
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, 1, latest=True),), 3)
+    problem = Problem(CLUSTER, job, Placement((1, 0)))
+    times = np.array([[1.0] * 3, [2.5] * 3])
+    schedule = simulate(problem, Realization(times, np.full((1, 3), 10.0)))
+
+    assert schedule.reads is not None
+    assert schedule.reads[0, 0] == -1
+    assert schedule.task_start[1, :2].tolist() == [0.0, 8.0]
+    assert audit(schedule).passed
+
+
 def test_of_a_source_with_fewer_iterations_the_last_is_the_newest() -> None:
     """It sends two; b runs five times, and reads each as it has landed."""
     tasks = Task("a", "a", iterations=2), Task("b", "b")

@@ -131,6 +131,27 @@ def test_values_tie_that_are_equal_in_32_bits(value: float, rounded: float) -> N
     assert round_to_32_bits(value) == rounded
 
 
+@pytest.mark.parametrize(("seconds", "is_wrong"), [(5e-10, False), (2e-9, True)])
+def test_flows_that_got_ready_at_once_may_be_served_in_any_order(
+    seconds: float, *, is_wrong: bool
+) -> None:
+    """The flow to q is served first, though that to r is said to be ready first."""
+    machines = tuple(
+        Machine(name, 10.0 + place, 20.0 + place) for place, name in enumerate("abc")
+    )
+    tasks = Task("s", "x"), Task("q", "x"), Task("r", "x")
+    job = Job(tasks, (Edge(0, 1), Edge(0, 2)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2)))
+    run = Realization(np.ones((3, 1)), np.array([[40.0], [60.0]]))
+    schedule = simulate(problem, run, "fifo", record_rates=True)
+    assert schedule.flow_end[0, 0] < schedule.flow_end[1, 0]
+    ready = schedule.flow_ready + np.array([[seconds], [0.0]])
+
+    _, found = rule_audit(replace(schedule, flow_ready=ready), "fifo", run)
+
+    assert bool(found) == is_wrong
+
+
 def test_another_rule_than_the_stated_one_is_found() -> None:
     problem, realization = two_machine_example(3)
     schedule = simulate(problem, realization, "fifo", record_rates=True)

@@ -169,6 +169,17 @@ def test_a_run_of_no_length_has_no_error() -> None:
     assert verdict.trust is Trust.TRUSTED
 
 
+def test_a_run_of_less_than_a_second_has_shares() -> None:
+    """It took 0.5 s for 0.4 s, all of it late."""
+    effect = HostEffect(0.5, repeated=0.5, punctual=0.4, simulated=0.4)
+    verdict = _decide(Lateness(0.1, 0.0, 0.0), effect=effect)
+
+    assert verdict.reasons == (
+        "what came late moved the end by +25 %",
+        "20 % of the makespan: last bytes came after their fluid",
+    )
+
+
 def test_a_run_that_takes_no_time_unless_late_has_no_share() -> None:
     late = HostEffect(0.005, repeated=0.005, punctual=0.0, simulated=0.0)
     verdict = _decide(Lateness(0.005, 0.0, 0.0), effect=late)

@@ -557,8 +557,6 @@ def _time(problem: Problem, link: str, volume: float) -> float:
 
     rest = volume - float(room[last])
     begin = float(times_of_change[last])
-    if rest <= 0:
-        return begin
     capacity = list_capacities(problem, begin)[link]
     if not capacity:  # cut for good
         return math.inf

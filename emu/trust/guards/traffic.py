@@ -284,7 +284,7 @@ def board(evidence: Evidence) -> Iterator[Finding]:
     """
     shown = evidence.board
     history = evidence.schedule.rates
-    if shown is None or not shown.size or history is None:
+    if shown is None or history is None:
         return
 
     decided = np.empty(len(history.rate), shown.dtype)

@@ -29,7 +29,7 @@ from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.guards import examine
 from emu.trust.guards.earliest_ends import earliest_ends
-from emu.trust.guards.traffic import link_bytes, of_flows
+from emu.trust.guards.traffic import enough_carried, link_bytes, of_flows
 from tests.trust.guards.reported import BYTE_SCALE, TIME_SCALE, frames, reported
 
 if TYPE_CHECKING:
@@ -91,6 +91,9 @@ def test_a_run_of_178_bytes_tests_control() -> None:
 
     assert [f.guard for f in found] == ["enough carried"]
     assert "this run tests control, not the network" in found[0].sentence
+    # What was sent and never came carried nothing.
+    lost = reported(schedule, received=few, byte_scale=0.2)
+    assert [finding.guard for finding in enough_carried(lost)] == ["enough carried"]
     assert found[0].remedy == "raise byte_scale to 1000"
     assert found[0].to_json()["at"] is None
 
@@ -271,6 +274,45 @@ def test_what_never_came_is_named_after_what_has_a_time() -> None:
         words.endswith("frame g0->s1[1] never came (and 1 others)")
         for words in said(unknown, received=kept)
     )
+
+
+def test_a_link_is_filled_by_what_came_and_not_by_what_was_sent() -> None:
+    """Of the first flow three times its bytes came: a link of 10 B/s has no such."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    assert [*link_bytes(reported(schedule, received=rows))] == []
+    rows["bytes"][_chosen(rows)] *= 3
+
+    assert [*link_bytes(reported(schedule, received=rows))]
+    assert [*link_bytes(reported(schedule, sent=rows))] == []
+
+
+def test_rows_of_no_flow_are_left_out() -> None:
+    """Of 8 edges and 3 iterations, say: the first that are beyond them."""
+    schedule, _ = golden()
+    edges, iterations = schedule.flow_end.shape
+    rows = frames(schedule)
+    for column, value in (("edge", edges), ("iteration", iterations)):
+        stray = rows[:1].copy()
+        stray[column] = value
+        received = np.concatenate([rows, stray])
+        assert said(schedule, received=received, sent=received) == []
+
+
+@pytest.mark.parametrize(("late", "fires"), [(0.0008, False), (0.0012, True)])
+def test_a_last_byte_may_come_a_millisecond_after_its_end(
+    late: float, *, fires: bool
+) -> None:
+    """Of wall time, where nobody noted when it was notified."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    rows["last"] += late / TIME_SCALE
+
+    words = "counts as ended before its last byte came"
+    assert any(words in text for text in said(schedule, received=rows)) == fires
+    # What was notified is the end, but for rounding.
+    rounded = schedule.flow_end * (1 + 5e-10)
+    assert said(schedule, notified=rounded) == []
 
 
 def test_frames_within_a_machine_carry_no_bytes() -> None:

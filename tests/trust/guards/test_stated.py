@@ -291,6 +291,22 @@ def test_a_slot_is_held_until_the_one_that_frees_it_ends() -> None:
     assert any("is overdrawn at 1 s" in words for words in said)
 
 
+@pytest.mark.parametrize(
+    ("size", "makespan"), [(0.0, 3.0), (5.0, 3.5), (40.0, 7.0), (40.5, np.inf)]
+)
+def test_a_link_that_is_cut_for_good_carries_nothing_more(
+    size: float, makespan: float
+) -> None:
+    """It has 10 B/s until 4 s: the busiest link or the longest path is the bound."""
+    machines = Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0)
+    cluster = Cluster(machines, changes=(CapacityChange(4.0, "m0 out", 0.0),))
+    job = Job((Task("a", "x"), Task("b", "x")), (Edge(0, 1),), 1)
+    problem = Problem(cluster, job, Placement((0, 1)))
+    run = Realization(np.array([[1.0], [2.0]]), np.array([[size]]))
+
+    assert least_makespan(problem, run) == makespan
+
+
 def test_the_newest_of_a_source_that_has_ended_is_new_enough() -> None:
     """It sends twice, and is read five times."""
     tasks = (Task("a", "x", iterations=2), Task("b", "x"))
