@@ -157,7 +157,9 @@ async def test_more_than_a_ring_holds_goes_in_parts_or_over_the_connection() -> 
 def test_processes_that_send_their_state_have_no_rings() -> None:
     """Nor do those whose connections are encrypted."""
     spec = process_spec("a", process_task("x:X"))
-    keeper = process_spec("b", replace(process_task("x:X"), every=2))
+    keeper = process_spec(
+        "b", replace(process_task("x:X"), every=2), process_task("x:X", task=1)
+    )
     encrypted = replace(spec, settings=replace(spec.settings, tls="all"))
     assert may_have_rings([spec]) == (sys.platform == "linux")
     assert not may_have_rings([spec, keeper])

@@ -506,6 +506,9 @@ def test_result_goes_in_parts_that_make_it_whole() -> None:
 
 async def test_holder_lets_many_wait_and_none_too_early() -> None:
     timer, woken = WallClockTimer(), []
+    broken: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: broken.append(context))
     begun = time.monotonic()
 
     async def wait(seconds: float) -> None:
@@ -515,6 +518,7 @@ async def test_holder_lets_many_wait_and_none_too_early() -> None:
     await asyncio.gather(*(wait(s) for s in (0.03, 0.01, 0.02, -1.0)))
     timer.close()
 
+    assert broken == []
     assert [seconds for seconds, _ in woken] == [-1.0, 0.01, 0.02, 0.03]
     assert all(after >= seconds for seconds, after in woken)
 

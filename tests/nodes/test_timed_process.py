@@ -145,6 +145,7 @@ async def test_an_order_out_of_turn_names_the_iteration_of_the_job() -> None:
 async def test_who_waits_too_long_says_for_whom() -> None:
     async with staged(deadline=0.05) as stage:
         stage.process.start()
+        begun = time.monotonic()
         await stage.run(0)
         await stage.run(1)
         for _ in range(200):
@@ -152,8 +153,17 @@ async def test_who_waits_too_long_says_for_whom() -> None:
                 break
             await asyncio.sleep(0.01)
         (failure,) = stage.failures
+        assert time.monotonic() - begun >= 0.05
         assert isinstance(failure, DeadlineExceeded)
         assert str(failure) == "task w0 waited 0.05 s for iteration 10 of p0"
+
+
+def test_a_program_counts_from_the_first_iteration_of_the_job() -> None:
+    """Ten are done, of an attempt before: 2 inputs and 3 iterations are to come."""
+    brief = task_brief(TASK, {}, 10)
+    assert (brief.iterations, brief.first) == (13, 10)
+    (source,) = brief.inputs
+    assert (source.edge, source.lag, source.sent) == (3, 1, 12)
 
 
 async def test_a_process_that_is_closed_has_no_more_turns() -> None:

@@ -151,6 +151,9 @@ def test_a_run_that_is_off_by_the_threshold_agrees() -> None:
     found = judge_prediction(ran, near, far, threshold=0.25)
     assert found.outcome is Outcome.DIFFERS
     assert found.error == -3 / 8
+    # Where both are off by more, the prediction's own is.
+    found = judge_prediction(ran, near, far, threshold=0.03)
+    assert found.error == 0.25
 
 
 def test_a_verdict_that_found_no_cause_keeps_saying_so() -> None:

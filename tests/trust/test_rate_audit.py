@@ -152,6 +152,15 @@ def test_flows_that_got_ready_at_once_may_be_served_in_any_order(
     assert bool(found) == is_wrong
 
 
+def test_what_has_no_rates_or_no_rule_is_refused() -> None:
+    problem, realization = two_machine_example(1)
+    schedule = simulate(problem, realization, record_rates=True)
+    with pytest.raises(ValueError, match="no rule is called oldest: oes"):
+        rule_audit(schedule, "oldest", realization)
+    with pytest.raises(ValueError, match="holds no rates"):
+        rule_audit(replace(schedule, rates=None), "oes", realization)
+
+
 def test_another_rule_than_the_stated_one_is_found() -> None:
     problem, realization = two_machine_example(3)
     schedule = simulate(problem, realization, "fifo", record_rates=True)

@@ -19,6 +19,10 @@ def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None
     sound = np.array([(edge, iteration, 0.0, seconds * TIME_SCALE)], WAIT_ROWS)
     assert said(schedule, connections=states, waits=sound) == []
 
+    # Runs that noted one of the two alone are asked for nothing.
+    assert said(schedule, connections=states, waits=None) == []
+    assert said(schedule, connections=None, waits=sound) == []
+
     falling = states.copy()
     falling["retransmitted"][1] = 2
     (finding,) = said(schedule, connections=falling, waits=sound)

@@ -410,6 +410,7 @@ def test_a_board_of_an_edge_that_is_not_there_is_found() -> None:
 
     (found,) = said(schedule, board=board)
 
+    assert said(replace(schedule, rates=None), board=board) == []
     assert found == (
         f"rates at 0 s: senders of edge {edges}, which is not there found 1 rates that "
         "nobody decided, the first 0 B/s from 0 s on"

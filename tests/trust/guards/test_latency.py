@@ -83,6 +83,17 @@ def test_the_first_of_several_is_named_and_clocks_may_be_slewed() -> None:
     )
 
 
+def test_a_latency_counts_from_when_the_last_byte_came() -> None:
+    """Which is half a second after it was sent, of 2 s."""
+    evidence = waiting(2.0, 2.0, 2.0, 2.0)
+    later = evidence.received.copy()
+    later["last"] += 0.5
+
+    (found,) = latency(replace(evidence, received=later))
+    assert found.sentence.startswith("task b[0] had a->b 1.5 s after its last byte")
+    assert [*latency(replace(evidence, sent=later))] == []
+
+
 def test_reads_that_were_not_noted_are_never_too_early() -> None:
     assert [*latency(waiting(0.0, 0.0, 0.0, 0.0, latest=True))] == []
 
