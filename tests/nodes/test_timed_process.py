@@ -106,11 +106,14 @@ async def test_what_came_before_the_start_is_there() -> None:
         server = stage.edges.server
         server.frames = 5
         server.header_bytes = 70
+        inlet = stage.process._layout.inlets[0]
+        inlet.frames, inlet.header_bytes, inlet.payload_bytes = 2, 30, 8
         stage.process.count()
         counts = stage.edges.inbox.statistics
         assert (counts.waiting, counts.high_water) == (0, 1)
         assert (counts.waiting_bytes, counts.high_water_bytes) == (0, 4)
-        assert (server.frames, server.header_bytes) == (5, 70)
+        assert (server.frames, server.header_bytes) == (5 + 2, 70 + 30)
+        assert server.payloads == {(3, "bytes"): 8}
 
 
 async def test_what_comes_later_wakes_its_task() -> None:
@@ -164,6 +167,24 @@ def test_a_program_counts_from_the_first_iteration_of_the_job() -> None:
     assert (brief.iterations, brief.first) == (13, 10)
     (source,) = brief.inputs
     assert (source.edge, source.lag, source.sent) == (3, 1, 12)
+
+
+async def test_a_connection_may_end_when_all_of_its_frames_have_come() -> None:
+    """Edge 3 brings two, of which the core may have received some."""
+    async with staged() as stage:
+        ends = stage.edges
+        gone = NodeMisbehaved("gone")
+        ends._broke(3, gone)
+        ends._on_arrival(3, 0, wall=1.0, size=4, shaped=False)
+        ends._broke(3, gone)
+        assert [str(failure) for failure in stage.failures] == ["flow edge 3: gone"] * 2
+
+        ends.count_frames = lambda edge: int(edge == 3)
+        ends._broke(3, gone)
+        ends.count_frames = lambda _: 0
+        ends._on_arrival(3, 1, wall=2.0, size=4, shaped=False)
+        ends._broke(3, gone)
+        assert len(stage.failures) == 2
 
 
 async def test_a_process_that_is_closed_has_no_more_turns() -> None:

@@ -20,7 +20,7 @@ from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import NodeMisbehaved
 from emu.prediction.core import lib
 from emu.problem.job import TIMED
-from emu_nodes.timed_selector import TimedSelector, may_be_timed
+from emu_nodes.timed_selector import TimedSelector, _owners_of, may_be_timed
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 from tests.nodes.test_timed_process import Stage, staged
 
@@ -203,6 +203,24 @@ def test_edges_within_a_process_are_no_one_s_to_wake() -> None:
         owners = [selector._core.edge_owner[edge] for edge in range(6)]
         assert owners == [-1, -1, -1, -1, 0, -1]
         assert [selector._core.task_owner[task] for task in range(2)] == [-1, 0]
+
+
+def test_owners_are_found_by_tasks_and_by_edges_that_leave() -> None:
+    """Tasks 1 and 6 are of the first process, task 3 of the second."""
+    stays = replace(edge_end(5), peer_process="w0")
+    first = process_spec(
+        "w0",
+        process_task(TIMED, task=1, outputs=(edge_end(4),)),
+        process_task(TIMED, task=6, outputs=(edge_end(2), stays)),
+    )
+    second = process_spec("w1", process_task(TIMED, task=3))
+
+    owners = _owners_of([first, second])
+
+    assert owners["task_owner"].tolist() == [-1, 0, -1, 1, -1, -1, 0]
+    assert owners["task_place"].tolist() == [-1, 0, -1, 0, -1, -1, 1]
+    assert owners["edge_owner"].tolist() == [-1, -1, 0, -1, 0, -1]
+    assert _owners_of([second])["edge_owner"].tolist() == [-1]
 
 
 async def test_numbers_are_resolved_at_once_and_names_by_the_host() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -414,6 +415,17 @@ def test_a_task_lasts_from_its_inputs_until_its_end_was_known() -> None:
     assert late_times(known) == pytest.approx(
         np.array([[1.25, 1.25, 0.5], [7.5 - 5.5, 12.5 - 9.0, 14.0 - 12.5]])
     )
+
+
+@pytest.mark.parametrize("missing", ["task_settled", "flow_settled"])
+def test_without_the_times_of_settling_no_task_is_late(missing: str) -> None:
+    made = _simulated(1)
+    known = dataclasses.replace(
+        made, task_settled=made.task_end, flow_settled=made.flow_end
+    )
+    nothing: dict[str, Any] = {missing: None}
+    with pytest.raises(ValueError, match="when ends were settled"):
+        late_times(dataclasses.replace(known, **nothing))
 
 
 def test_a_task_that_got_its_slot_late_did_not_work_meanwhile() -> None:

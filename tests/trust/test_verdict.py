@@ -72,7 +72,7 @@ def test_waits_for_a_core_decide_where_the_kernel_shares(
 
 @pytest.mark.parametrize(
     ("held", "trust"),
-    [(0.009, Trust.TRUSTED), (0.0154, Trust.DEGRADED), (0.031, Trust.UNTRUSTED)],
+    [(0.01, Trust.TRUSTED), (0.0154, Trust.DEGRADED), (0.031, Trust.UNTRUSTED)],
 )
 def test_waits_that_may_have_moved_the_end_decide(held: float, trust: Trust) -> None:
     verdict = _decide(Lateness(0.0, 0.0, 0.0), by_kernel=True, held_up=held)

@@ -75,6 +75,9 @@ def waiting(*waits: float, latest: bool = False) -> Evidence:
 def test_the_first_of_several_is_named_and_clocks_may_be_slewed() -> None:
     """By a hundredth of the latency."""
     assert [*latency(waiting(2.0, 1.985, 5.0, 2.0))] == []
+    # And readings rounded: 1e-6 s of wall time are 5e-6 s.
+    assert [*latency(waiting(2.0, 1.98 - 3e-6, 5.0, 2.0))] == []
+    assert [*latency(waiting(2.0, 1.98 - 8e-6, 5.0, 2.0))]
     (found,) = latency(waiting(2.0, 1.97, 5.0, 0.5))
 
     assert found.sentence == (

@@ -10,7 +10,8 @@ import pytest
 from emu.prediction.simulation import simulate
 from emu.testing import two_machine_example
 from emu.trust.guards import examine
-from tests.trust.guards.reported import TIME_SCALE, reported
+from emu.trust.guards.traffic import clocks
+from tests.trust.guards.reported import TIME_SCALE, frames, reported
 
 LAG = 0.01
 
@@ -54,3 +55,25 @@ def test_a_run_whose_times_were_moved_is_noticed(
     found = [text for text in findings if "log" in text or "asked" in text]
     assert bool(found) == bool(words)
     assert words in " ".join(found)
+
+
+@pytest.mark.parametrize(("delay", "fires"), [(-0.1, False), (0.0, True)])
+def test_a_log_is_held_against_what_its_sender_noted(
+    delay: float, *, fires: bool
+) -> None:
+    """Last bytes left 0.1 s of wall time before they came: so says a right log."""
+    schedule = simulate(*two_machine_example(3), "oes")
+    sent = frames(schedule)
+    sent["last"] -= 0.1 / TIME_SCALE
+    evidence = reported(schedule, sent=sent, sends=logged(schedule, delay))
+
+    findings = [str(finding) for finding in examine(evidence)]
+    assert any("by its sender's log" in text for text in findings) == fires
+
+
+def test_processes_that_noted_one_of_two_clocks_are_not_compared() -> None:
+    """Runs of an earlier emu: nothing is known of the other."""
+    schedule = simulate(*two_machine_example(3), "oes")
+    for figures in ({"clock": [0.0, 9.0]}, {"answered": [0.0, 9.0]}):
+        evidence = reported(schedule, statistics={"w0": figures})
+        assert [*clocks(evidence)] == []
