@@ -66,6 +66,41 @@ def test_causes_and_parts_close(case: tuple[Problem, Realization]) -> None:
     )
 
 
+def test_a_run_is_explained_beside_its_replay_and_what_deaths_added() -> None:
+    """Task a takes 2 s for 1 in the simulation, the flow 4 s, and b 3 s."""
+    machines = Machine("m0", 80.0, 10.0), Machine("m1", 70.0, 60.0)
+    job = Job((Task("a", "x"), Task("b", "y")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    sizes = np.array([[40.0]])
+    run = Realization(np.array([[1.0], [3.0]]), sizes)
+    died = Outages(7.0, 2.0)
+    schedule = simulate(problem, Realization(np.array([[2.0], [3.0]]), sizes))
+    replay = replace(simulate(problem, run), outages=died)
+
+    found = explain(schedule, run, "oes", emulated=True, helpful=False, outages=died)
+    assert found.simulated is not None
+    assert found.simulated.outages == died
+    content = found.to_json()
+    names = [(row["what"], row["port"]) for row in content["chain"]]
+    assert names == [("a", ""), ("a->b", "m0 out"), ("b", "")]
+    causes = {row["what"]: row["seconds"] for row in content["causes"]}
+    assert causes == {"x": 2.0, "x -> y": 4.0, "y": 3.0}
+    assert content["ports"] == [{"port": "m0 out", "seconds": 4.0}]
+    assert content["apart"]["seconds"] == 1.0
+    assert (found.improvements, found.moves.steps) == ((), ())
+
+    again = explain(
+        schedule,
+        run,
+        "oes",
+        emulated=True,
+        helpful=False,
+        outages=died,
+        replayed=replay,
+    )
+    assert again.simulated is replay
+
+
 def test_json_is_the_chain(explanation: Explanation) -> None:
     content = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
 
