@@ -164,14 +164,13 @@ class Job:
         is_backward = columns.lag < 0
         reads_newest_credit = columns.credit & columns.latest
         odd_edges = np.flatnonzero(is_backward | reads_newest_credit)
-        for position in odd_edges.tolist():
-            edge = self.edges[position]
-            if edge.lag < 0:
-                name = self.edge_names[position]
-                raise ValueError(f"edge {name}: lag {edge.lag} is negative")
-            if edge.credit and edge.latest:
-                name = self.edge_names[position]
-                raise ValueError(f"edge {name} is a credit: there is nothing to read")
+        if odd_edges.size:
+            position = int(odd_edges[0])
+            name = self.edge_names[position]
+            lag = self.edges[position].lag
+            if lag < 0:
+                raise ValueError(f"edge {name}: lag {lag} is negative")
+            raise ValueError(f"edge {name} is a credit: there is nothing to read")
 
     def _check_processes(self) -> None:
         for process, members in self.units.items():

@@ -223,3 +223,94 @@ def test_after_a_cut_tasks_that_are_behind_have_no_mini_batch_at_first() -> None
     np.testing.assert_array_equal(left.times, [[3, 4, 5], [0, 0, 10]])
     np.testing.assert_array_equal(left.volumes, [[2, 3, 4], [0, 0, 9]])
     assert whole.beginning_at(0, job) is whole
+
+
+@pytest.mark.parametrize(
+    ("task", "story"),
+    [
+        (Task("a", "x", iterations=0), "task a has 0 iterations"),
+        (Task("a", "x", slowness={"m0": 0.0}), "slowness must be positive"),
+        (Task("a", "x", slowness={"m0": 2.0, "m1": float("inf")}), "finite"),
+        (Task("b", "x"), "task b occurs 2 times"),
+        (Task("a", "x", process="b"), "process b is called as a task of process c"),
+    ],
+)
+def test_tasks_that_cannot_be(task: Task, story: str) -> None:
+    other = Task("b", "x", process="c" if task.process else "")
+    with pytest.raises(ValueError, match=story):
+        Job((task, other), (), 2)
+
+
+def test_tasks_may_be_fast_or_slow_and_run_once() -> None:
+    task = Task("a", "x", iterations=1, slowness={"m0": 0.5, "m1": 2.0})
+
+    assert Job((task,), (), 2).rounds == (1,)
+    with pytest.raises(ValueError, match="a job of 0 iterations has nothing to do"):
+        Job((task,), (), 0)
+    with pytest.raises(ValueError, match="one task that is no gate"):
+        Job((Task("g", "x", gate=True),), (), 1)
+
+
+@pytest.mark.parametrize(
+    ("edge", "story"),
+    [
+        (Edge(2, 0), "names task number 2,"),
+        (Edge(-1, 0), "names task number -1,"),
+        (Edge(0, 2), "names task number 2,"),
+        (Edge(0, 1, credit=True, latest=True), "a->b#4 is a credit: there is nothing"),
+        (Edge(1, 0, lag=-1), "b->a: lag -1 is negative"),
+    ],
+)
+def test_edges_of_two_tasks_that_cannot_be(edge: Edge, story: str) -> None:
+    """Beside others that can, among them a credit and one that reads the newest."""
+    good = (Edge(0, 1), Edge(0, 1, lag=1, credit=True), Edge(0, 1, latest=True))
+    assert len(Job(tasks("a", "b"), good, 3).edges) == 3
+    with pytest.raises(ValueError, match=story):
+        Job(tasks("a", "b"), (*good, edge), 3)
+
+
+def test_a_process_has_one_pin_and_a_name_of_its_own() -> None:
+    pinned = (
+        Task("a", "x", process="p", pinned="m0"),
+        Task("b", "x", process="p"),
+        Task("c", "x", process="q", pinned="m1"),
+        Task("g", "x", gate=True),
+    )
+
+    job = Job(pinned, (), 1)
+    assert job.units == {"p": (0, 1), "q": (2,), "g": (3,)}
+    assert job.pins == {"p": "m0", "q": "m1"}
+    assert not job.fixed
+    assert Job((pinned[0], *pinned[2:]), (), 1).fixed
+    elsewhere = Task("b", "x", process="p", pinned="m1")
+    with pytest.raises(ValueError, match="process p is pinned to several machines"):
+        Job((pinned[0], elsewhere), (), 1)
+
+
+def test_a_job_that_begins_later_has_fewer_iterations_of_each_task() -> None:
+    own = Job((Task("a", "x", iterations=5), Task("b", "x")), (), 7).beginning_at(3)
+
+    assert (own.iterations, own.rounds) == (4, (2, 4))
+
+
+@pytest.mark.parametrize("count", [32, 33])
+def test_a_process_of_many_tasks_is_drawn_in_one_lane(count: int) -> None:
+    many = [Task(f"p{n}", "x", process="rank") for n in range(count)]
+    job = Job((Task("a", "x"), *many), (), 1)
+
+    is_one = count > 32
+    assert job.lanes == ((0, *[1] * count) if is_one else (*range(count + 1),))
+    assert job.lane_name(0) == "a"
+    assert job.lane_name(2) == ("rank" if is_one else "p1")
+
+
+def test_a_slot_goes_back_to_the_pool_that_is_named() -> None:
+    freed = [Task("a", "x", takes="gpu", frees=frees) for frees in (None, "", "cpu")]
+    assert [task.gives_back for task in freed] == ["gpu", "", "cpu"]
+
+
+def test_a_long_cycle_is_named_by_its_first_eight_tasks() -> None:
+    names = [f"t{n}" for n in range(9)]
+    edges = tuple(Edge(n, (n + 1) % 9) for n in range(9))
+    with pytest.raises(ValueError, match=rf"through {', '.join(names[:8])};"):
+        Job(tasks(*names), edges, 1)

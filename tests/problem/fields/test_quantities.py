@@ -1,11 +1,24 @@
-"""Times by device: what is combined is what every device would make of its own."""
+"""Quantities: what a file may say, how it is written back, and times by device."""
 
 from __future__ import annotations
 
+import math
+from typing import Annotated, Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
-from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
+from emu.problem.fields import quantities
+from emu.problem.fields.quantities import (
+    DEFAULT_DEVICE,
+    combine,
+    default_time,
+    time_on,
+    word_or_list,
+)
+from emu.problem.fields.suggestion import nearest
 
 DEVICES = ("a100", "h100", "cpu")
 SECONDS = st.floats(0.0, 10.0)
@@ -36,3 +49,121 @@ def test_a_device_has_what_its_own_times_make(
         expected = weighted(*(time_on(time, device) for time in times))
         assert time_on(found, device) == expected
     assert isinstance(found, dict) == any(isinstance(time, dict) for time in times)
+
+
+def adapter(name: str) -> TypeAdapter[Any]:
+    """Return what reads and writes the type of this name."""
+    return TypeAdapter(getattr(quantities, name))
+
+
+#: Type, what a file says, what it means, and how it is written back.
+GOOD: tuple[tuple[str, Any, Any, Any], ...] = (
+    ("Rate", "2 kB/s", 2000.0, "2 kB/s"),
+    ("DurationPerIteration", ["1 s", "2 s"], (1.0, 2.0), ["1 s", "2 s"]),
+    ("DurationPerIteration", "3 s", 3.0, "3 s"),
+    ("SizePerIteration", ("1 B", "5 B"), (1.0, 5.0), ["1 B", "5 B"]),
+    (
+        "DurationPerDevice",
+        {"default": "4 s", "a100": "1 s"},
+        {"default": 4.0, "a100": 1.0},
+        {"default": "4 s", "a100": "1 s"},
+    ),
+    ("DurationPerDevice", {"default": "0 s", "a100": "0 s"}, 0.0, "0.0 s"),
+    ("Amount", "2 kB", 2000.0, 2000.0),
+    ("Amount", 0, 0.0, 0.0),
+    ("Amount", 1e18, 1e18, 1e18),
+    ("Pieces", 2.5, 2.5, 2.5),
+    ("Ratio", 0.02, 0.02, 0.02),
+    ("Ratio", "2 %", 0.02, 0.02),
+    ("Ratio", "250 %", 2.5, "250 %"),
+    ("Ports", "20000-20100", (20000, 20100), "20000-20100"),
+    ("Ports", (1, 65535), (1, 65535), "1-65535"),
+    ("Ports", "7-7", (7, 7), "7-7"),
+    ("ExpectedDuration", "4 s", 4.0, "4 s"),
+    ("ExpectedDuration", (4.0, 5.0), (4.0, 5.0), "4 s .. 5 s"),
+    ("ExpectedDuration", "4 s .. 5 s", (4.0, 5.0), "4 s .. 5 s"),
+    ("ExpectedDuration", "4 s .. 4 s", (4.0, 4.0), "4 s .. 4 s"),
+    ("ExpectedDuration", "4 s ..", (4.0, math.inf), "4 s .."),
+    ("ExpectedDuration", ".. 5 s", (-math.inf, 5.0), ".. 5 s"),
+)
+
+
+@pytest.mark.parametrize(("name", "found", "value", "written"), GOOD)
+def test_a_quantity_is_read_and_written(
+    name: str, found: Any, value: Any, written: Any
+) -> None:
+    kind = adapter(name)
+
+    assert kind.validate_python(found) == value
+    assert kind.dump_python(kind.validate_python(found), mode="json") == written
+    assert kind.validate_python(written) == value
+
+
+#: Type, what a file says, and what is wrong with it.
+BAD: tuple[tuple[str, Any, str], ...] = (
+    ("Rate", "0 B/s", "found zero, write more than that"),
+    ("DurationPerIteration", [], "found an empty list"),
+    ("DurationPerIteration", ["1 s", "2 B"], "iteration 1: "),
+    ("DurationPerDevice", {"a100": "1 s"}, "found no default"),
+    ("DurationPerDevice", {"default": "1 B"}, "default: "),
+    ("DurationPerDevice", {"default": "1 s", "x": "0 s", "y": "0 s"}, "x: found zero"),
+    ("RatePerDevice", "0 s", "found zero"),
+    ("Amount", {"cpu": 2}, "write cpu: 2 without a key above it"),
+    ("Amount", {}, "write a number or a size"),
+    ("Amount", True, "found True, write a number or a size"),
+    ("Amount", -1, "a number that is not negative"),
+    ("Amount", math.nan, "a number that is not negative"),
+    ("Amount", 2 * 10**18, "write 1e.18 or less"),
+    ("Pieces", "2 kB", "how many, a number without a unit"),
+    ("Ports", "0-5", "the first and the last of a range"),
+    ("Ports", "6-5", "the first and the last of a range"),
+    ("Ports", "5-65536", "the first and the last of a range"),
+    ("Ports", 5, "the first and the last of a range"),
+    ("Ports", "five", "the first and the last of a range"),
+    ("ExpectedDuration", "..", "found no limit"),
+    ("ExpectedDuration", "5 s .. 4 s", "the lower limit first"),
+    ("ExpectedDuration", 5, "does not say its unit"),
+)
+
+
+@pytest.mark.parametrize(("name", "found", "story"), BAD)
+def test_a_quantity_that_cannot_be_is_refused(
+    name: str, found: Any, story: str
+) -> None:
+    with pytest.raises(ValidationError, match=story):
+        adapter(name).validate_python(found)
+
+
+@pytest.mark.parametrize("found", [True, 0, -1, math.inf, "x", None, "0.0"])
+def test_a_number_above_zero_is_nothing_else(found: object) -> None:
+    with pytest.raises(ValueError, match="write a number above zero"):
+        quantities._number(found)
+    assert (quantities._number("0.5"), quantities._number(2)) == (0.5, 2.0)
+
+
+def test_a_word_stands_for_an_empty_list() -> None:
+    kind: TypeAdapter[Any] = TypeAdapter(
+        Annotated[tuple[int, ...], *word_or_list("all", {"type": "integer"})]
+    )
+
+    assert kind.validate_python("all") == ()
+    assert kind.validate_python([3, 4]) == (3, 4)
+    assert kind.dump_python((), mode="json") == "all"
+    assert kind.dump_python((3, 4), mode="json") == [3, 4]
+    for found, story in (
+        ([], "an empty list"),
+        ([3, "all"], "all in a list"),
+        ("none", "write a list or all"),
+    ):
+        with pytest.raises(ValidationError, match=story):
+            kind.validate_python(found)
+
+
+def test_the_time_of_a_default_device_stands_for_others() -> None:
+    assert default_time(3.0) == 3.0
+    assert default_time({"default": 4.0, "a100": 1.0}) == 4.0
+
+
+def test_the_nearest_of_some_words_is_named() -> None:
+    assert "'gpus'" in nearest("gpu", ["cores", "gpus", "gpu_memory"])
+    assert "cores" in nearest("zzz", ["cores", "gpus"])
