@@ -422,6 +422,9 @@ def test_quotas_go_in_steps_and_none_is_left_out(quotas: list[int], words: str) 
 
     expected = [f"slots the quota of a of m0 {words}"] if words else []
     assert said(changed) == expected
+    # The third look, at 6 of 7 s, may be missing where the end is off by more than 1 s.
+    is_late = "looked at" in words
+    assert (said(changed, tolerance=1.25) == []) == (is_late or not words)
 
 
 def test_a_look_in_the_instant_of_the_end_may_be_missing() -> None:

@@ -150,6 +150,10 @@ def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
         flow_settled=schedule.flow_end + 0.75,
     )
     assert not [text for text in map(str, audit(told).violations) if "read" in text]
+    # Or had landed after b began, by another clock.
+    older = replace(schedule, reads=second)
+    assert audit(older, tolerance=0.6).passed
+    assert not audit(older, tolerance=0.4).passed
     # By the clock of b the fourth may have landed before 11 s.
     fourth = schedule.reads.copy()
     fourth[0, 1] = 3

@@ -17,6 +17,7 @@ from emu.problem import (
     Edge,
     Job,
     Machine,
+    Outages,
     Placement,
     Problem,
     Realization,
@@ -154,6 +155,22 @@ def test_a_run_that_is_off_by_the_threshold_agrees() -> None:
     # Where both are off by more, the prediction's own is.
     found = judge_prediction(ran, near, far, threshold=0.03)
     assert found.error == 0.25
+
+
+@pytest.mark.parametrize(("outage", "share"), [(2.0, "50"), (6.0, "75"), (1.75, "")])
+def test_attempts_that_ended_are_named_where_they_are_half_of_it(
+    outage: float, share: str
+) -> None:
+    """The network took 2 s longer; and whatever the slightest delays decide."""
+    again = in_a_row([1.0, 1.0], 1.0)
+    slower = replace(in_a_row([2.0, 2.0], 1.0), flow_bytes=again.flow_bytes)
+    ran = replace(slower, outages=Outages(outage, recovery=0.5), rates=None)
+
+    (said,) = judge_prediction(ran, again, again, threshold=0.03).reasons
+    ended = f"attempts that ended: {share} % of the difference"
+    assert (said == ended) == bool(share)
+    found = judge_prediction(ran, again, again, threshold=0.03, chance="by chance")
+    assert found.reasons == ("by chance",)
 
 
 def test_a_verdict_that_found_no_cause_keeps_saying_so() -> None:

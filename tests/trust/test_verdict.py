@@ -121,6 +121,26 @@ def test_no_remedy_is_what_the_run_has_already(
     assert verdict.remedies[1:] == (() if remedy is None else (remedy,))
 
 
+@pytest.mark.parametrize(
+    ("figures", "remedies"),
+    [
+        (HostFigures(cpu_busy=0.99), 2),
+        (HostFigures(cpu_wait=0.3), 2),
+        (HostFigures(cpu_steal=0.1), 1),
+        (HostFigures(), 0),
+    ],
+)
+def test_each_figure_that_is_out_of_order_has_its_remedies(
+    figures: HostFigures, remedies: int
+) -> None:
+    verdict = _decide(Lateness(4.0, 0.0, 0.0), figures)
+
+    first, *others = verdict.remedies
+    assert first == "raise time_scale to 10"
+    assert len(others) == remedies
+    assert ("use a host that is not shared" in others) == (figures.cpu_steal > 0)
+
+
 def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
     figures = HostFigures(
         cpu_busy=0.99, cpu_steal=0.1, cpu_wait=0.3, loop_lag_max=0.2, pacer_lag_max=0.1,
@@ -167,6 +187,12 @@ def test_a_run_of_no_length_has_no_error() -> None:
 
     assert verdict.error == 0.0
     assert verdict.trust is Trust.TRUSTED
+
+
+def test_a_run_that_took_no_time_was_not_late() -> None:
+    """Though some was expected: no share is of nothing."""
+    effect = HostEffect(0.0, repeated=0.0, punctual=0.4, simulated=0.4)
+    assert _decide(Lateness(0.0, 0.0, 0.1), effect=effect).reasons == ()
 
 
 def test_a_run_of_less_than_a_second_has_shares() -> None:

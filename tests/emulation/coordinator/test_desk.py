@@ -111,6 +111,21 @@ def desk_of(*others: int) -> Desk:
     return desk
 
 
+def test_orders_are_parted_by_who_they_are_for() -> None:
+    """Three bytes are for the first speaker, four for the second."""
+    desk = desk_of(3)
+    desk._orders[:7] = bytes(range(10, 17))
+    core = desk.core
+    for place, start in enumerate((0, 3, 7)):
+        core.order_start[place] = start
+    core.addressed[0] = 1
+    core.addressed[1] = 0
+    core.addressees = 2
+
+    first, second = bytes(range(10, 13)), bytes(range(13, 17))
+    assert desk.written_orders() == [("two", second), ("one", first)]
+
+
 def end_of(task: int, **changes: object) -> TaskEnded:
     fields = {"edges": [0], "volumes": [1.0], "report": {}, **changes}
     return TaskEnded(

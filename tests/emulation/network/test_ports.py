@@ -6,7 +6,7 @@ import asyncio
 import errno
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from emu.emulation.coordinator.process_specs import check_ports
@@ -20,6 +20,7 @@ from emu.scenario import load
     st.integers(1, 65_000), st.integers(0, 8), st.sets(st.integers(0, 9)),
     st.sampled_from([0, 17]),
 )  # fmt: skip
+@example(2000, 1, {0, 1}, 0)
 def test_the_first_free_port_is_taken(
     first: int, more: int, used: set[int], stated: int
 ) -> None:

@@ -333,6 +333,18 @@ def test_the_end_between_frames_is_clean(reader: DataReader | MessageReader) -> 
     assert not reader.inside
 
 
+@pytest.mark.parametrize("begun", [1, PREFIX_BYTES - 1, PREFIX_BYTES])
+def test_a_message_has_begun_with_the_first_byte_of_its_prefix(begun: int) -> None:
+    reader = message_reader()
+    message = encode_message(Kind.HELLO, {})
+
+    assert feed(reader, message[:begun]) == []
+
+    assert reader.inside
+    with pytest.raises(TruncatedFrame):
+        reader.end()
+
+
 def test_what_comes_together_is_taken_one_by_one() -> None:
     """Frames in one receive call, the last one not whole."""
     reader = reader_of(Recorder())

@@ -435,6 +435,12 @@ def test_a_task_begins_after_its_order_and_before_its_end(
     instant = f"{began[4, 1]:.6g} s"
     assert all(f" at {instant}: task w0[1] says" in words for words in found)
     assert all(words.endswith("(and 0 others)") for words in found)
+    # Of two it names the first, by their places.
+    began[5, 0] = schedule.task_end[5, 0] + 9.0
+    found = [words for words in said(schedule, began=began) if "says that it" in words]
+    assert len(found) == 1
+    assert ("task w0[1] says" in found[0]) == fires
+    assert found[0].endswith(f"(and {int(fires)} others)")
 
 
 def test_a_constraint_that_is_broken_once_has_no_others() -> None:
