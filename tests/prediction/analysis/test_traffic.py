@@ -170,6 +170,33 @@ def test_what_comes_after_all_bins_counts_in_the_last() -> None:
     assert used.sum() == 5.0
 
 
+def test_packets_are_used_in_the_bin_of_their_time() -> None:
+    """From 0 to 0 in the first bin of 2 s, from 0 to 1 in the second and third."""
+    steps = [
+        (500, (0, 1), True, 300),
+        (2000, (0, 1), False, 80),
+        (2500, (0, 1), False, 50),
+    ]
+    rates = np.stack([np.full((2, 4), 100.0), np.full((2, 4), 50.0)])
+    used = nic_use(packets(steps), rates, 8.0)
+
+    assert used[0].tolist() == [[0.0, 0.4, 0.25, 0.0], [1.5, 0.0, 0.0, 0.0]]
+    assert used[1].tolist() == [[3.0, 0.0, 0.0, 0.0], [0.0, 0.8, 0.5, 0.0]]
+
+
+def test_whoever_ends_last_meets_those_that_come_later() -> None:
+    """Port 1 until 2 s, port 2 from 1 to 9 s, and port 3 from 5 to 6 s."""
+    spans = [(1, 0.0, 2.0), (2, 1.0, 9.0), (3, 5.0, 6.0)]
+    rows = np.zeros(6, PACKET)
+    rows["destination"] = 1
+    rows["destination_port"] = 80
+    rows["source_port"] = np.repeat([port for port, _, _ in spans], 2)
+    rows["time"] = np.ravel([(first, last) for _, first, last in spans])
+    rows.sort(order="time")
+
+    assert meetings(rows, lambda *_: 0) == [(1, 2), (2, 3)]
+
+
 @pytest.mark.parametrize(("later", "count"), [(500, 1), (501, 2)])
 def test_a_silence_is_longer_than_stated(later: int, count: int) -> None:
     rows = packets([(0, (0, 1), False, 7), (later, (0, 1), False, 9)])

@@ -15,6 +15,7 @@ from emu.prediction.packets import (
     _lines,
     _read_drops,
     _read_schedule,
+    packets_of,
 )
 from emu.problem import (
     Cluster,
@@ -93,3 +94,15 @@ def test_packets_that_nobody_counted_are_not_none(lines: list[str]) -> None:
     with pytest.raises(SchedulingError, match="ns-3 wrote no line 'dropped PACKETS'"):
         _read_drops([*counts, *ends])
     assert _read_drops([["dropped", "3"], *ends]) == 3
+
+
+def test_packets_are_counted_of_what_crosses_and_rounded_up() -> None:
+    """Of 1448 B each: half of 2,900 B is two of them; nothing is sent within m0."""
+    machines = (Machine("m0", 40.0, 20.0), Machine("m1", 10.0, 15.0))
+    job = Job(
+        (Task("a", "a"), Task("b", "b"), Task("c", "c")), (Edge(0, 1), Edge(0, 2)), 2
+    )
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0)))
+    volumes = np.array([[2900.0, 2896.0], [1e9, 1e9]])
+
+    assert packets_of(problem, Realization(np.ones((3, 2)), volumes), 0.5) == 2 + 1

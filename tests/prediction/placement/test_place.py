@@ -15,6 +15,7 @@ from emu.prediction.placement.candidates import common_draws, walk_generator
 from emu.prediction.placement.space import PlacementResult
 from emu.prediction.simulation import makespan
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -24,7 +25,9 @@ from emu.problem import (
     Profile,
     Realization,
     Task,
+    Tuner,
 )
+from emu.scenario.own_rules import register_program
 from tests.prediction.placement.placement_cases import paper_testbed, realization
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -188,3 +191,33 @@ def test_where_a_policy_leaves_tasks_waiting_a_search_takes_its_place(
     monkeypatch.setattr(module, "_judge", lambda *_: np.inf)
     assert place("ifs", job, cluster, **options).policy == "ifs"
     assert searched == [("fifo", 5)]
+
+
+def test_an_option_that_no_policy_has_is_named() -> None:
+    job = Job((Task("a", "x"),), (), 1)
+    cluster = Cluster((Machine("m", 1.0, 2.0),))
+
+    with pytest.raises(TypeError, match="policy ifs has no option bends"):
+        place("ifs", job, cluster, bends=1, tasks={}, width=2)
+    assert place("ifs", job, cluster, iterations=3).placement.machine_of == (0,)
+
+
+def test_only_a_simulation_tells_whether_some_jobs_end() -> None:
+    """Slots kept or tuned, links cut for good, and rules of one's own may hang."""
+    module: Any = import_module("emu.prediction.placement.place")
+    may_hang = module._may_hang
+    cluster = Cluster((Machine("m", 1.0, 2.0, slots={"gpu": 2}),))
+    job = Job((Task("a", "x", takes="gpu"),), (), 1)
+    keeps = Job((Task("a", "x", takes="gpu", frees=""),), (), 1)
+    cut = CapacityChange(1.0, "m in", 0.0)
+    again = CapacityChange(2.0, "m in", 1.0)
+    tuner = Tuner(0, "gpu", "gpu", most=3)
+    text = "class Mine:\n def rates(self, flows, capacity):\n  return []\n"
+    own = register_program("hangs.py:Mine", text)
+
+    assert not may_hang(job, cluster, "oes")
+    assert not may_hang(job, replace(cluster, changes=(cut, again)), "oes")
+    assert may_hang(keeps, cluster, "oes")
+    assert may_hang(job, replace(cluster, changes=(cut,)), "oes")
+    assert may_hang(job, replace(cluster, tuners=(tuner,)), "oes")
+    assert may_hang(job, cluster, own)
