@@ -24,6 +24,9 @@ from emu.systems.system import list_transfers, state_bytes
 from emu.systems.training_section import feature_bytes
 from emu.units import format_size
 
+Floats: TypeAlias = NDArray[np.float64]
+#: Number of a machine, of each of some.
+Homes: TypeAlias = NDArray[np.int64]
 #: Bytes by machine.
 Sizes: TypeAlias = dict[str, float]
 
@@ -67,11 +70,20 @@ class _Payloads:
         self._starts = schedule.task_start[source, iteration]
         self._ends = ends
 
-    def most_possible(self, is_asked: NDArray[np.bool_]) -> float:
-        """Return the bytes of all payloads of some edges: no fewer than at any time."""
-        edges = is_asked[self._edges]
-        most = self._totals[edges].sum() + self._largest[edges].sum()
-        return float(most) * _ROUNDING * _ABOVE
+    def most_possible(self, senders: Homes, receivers: Homes, count: int) -> Floats:
+        """Return the bytes of all payloads by machine: no fewer than at any time.
+
+        ``senders``, ``receivers``: the machine of each end of an edge, of so many.
+        """
+        sizes = self._totals + self._largest
+        sender = senders[self._edges]
+        receiver = receivers[self._edges]
+        most = np.bincount(sender, weights=sizes, minlength=count)
+        # An edge within a machine is one of it.
+        leaving = sizes * (receiver != sender)
+        most += np.bincount(receiver, weights=leaving, minlength=count)
+        scaled = _ROUNDING * _ABOVE * most
+        return np.asarray(scaled, np.float64)
 
     def most_waiting(self, is_asked: NDArray[np.bool_]) -> float:
         """Return the most bytes that payloads of some edges hold at a time.
@@ -135,21 +147,24 @@ def memory_by_machine(
     _add_weights(real, experiment, transfers)
 
     payloads = _Payloads(schedule, volumes)
-    homes = [experiment.tasks[task.name] for task in job.tasks]
-    sender_names = [homes[edge.source] for edge in job.edges]
-    receiver_names = [homes[edge.destination] for edge in job.edges]
-    senders = np.array(sender_names)
-    receivers = np.array(receiver_names)
+    machines = experiment.placing["machines"]
+    numbers = {machine: number for number, machine in enumerate(machines)}
+    # A gate stands on no machine that takes part.
+    names = [experiment.tasks[task.name] for task in job.tasks]
+    homes = np.array([numbers.get(name, len(machines)) for name in names])
+    senders = homes[job.columns.source]
+    receivers = homes[job.columns.destination]
+    possible = payloads.most_possible(senders, receivers, len(machines) + 1)
 
     needs = Sizes()
-    for machine in experiment.placing["machines"]:
-        is_held = (senders == machine) | (receivers == machine)
+    for number, machine in enumerate(machines):
         # Machines state emulated bytes; the data set on disk has real ones.
         staying = real[machine] / scale
         if rooms is not None:
             room = rooms.get(machine, np.inf)
-            if staying + payloads.most_possible(is_held) < room:
+            if staying + possible[number] < room:
                 continue
+        is_held = (senders == number) | (receivers == number)
         needs[machine] = staying + payloads.most_waiting(is_held)
     return needs
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class EdgeColumns:
         The edges.
     source, destination, lag
         As of `Edge`, int64.
+    fitting
+        Tasks of the last job that was checked with these edges; None before.
     """
 
     def __init__(self, edges: tuple[Edge, ...]) -> None:
@@ -62,6 +64,7 @@ class EdgeColumns:
         destinations = [edge.destination for edge in edges]
         lags = [edge.lag for edge in edges]
         self.edges = edges
+        self.fitting: tuple[Any, ...] | None = None
         self.source = np.array(sources, np.int64)
         self.destination = np.array(destinations, np.int64)
         self.lag = np.array(lags, np.int64)

@@ -124,11 +124,15 @@ class Job:
             raise ValueError("a job needs at least one task that is no gate")
         if self.iterations < 1:
             raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
+        # Of the very tasks and edges another job may have been checked.
+        if self.columns.fitting is self.tasks:
+            return
         self._check_tasks()
         # Before all that follows edges: their tasks have to be there.
         self._check_edges()
         self._check_processes()
         _ = self.order  # raises where edges form a cycle
+        self.columns.fitting = self.tasks
 
     def _check_tasks(self) -> None:
         for task in self.tasks:

@@ -11,7 +11,12 @@ from emu.graph_data import Dataset, count_job
 from emu.graph_data.array_types import Ints
 from emu.problem import Job
 from emu.problem.workloads import SampleCounts, model_shapes, shard_sizes
-from emu.problem.workloads.all_reduce import ALL_REDUCE, elements_sent
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    RECEIVE,
+    STEP,
+    elements_sent,
+)
 from emu.systems import Floats, Times
 from emu.systems.training_section import (
     count_parameters,
@@ -26,18 +31,11 @@ class _Samples:
     def __init__(self, batches: Sequence[SampleCounts]) -> None:
         self._batches = batches
         owned = np.array([batch.owned for batch in batches])
-        hits = []
-        ahead = []
-        for batch in batches:
-            nothing = (0,) * len(batch.owned)
-            hits.append(batch.hits or nothing)
-            ahead.append(batch.ahead or nothing)
-
         self.inputs: Ints = owned.sum(axis=1)
         self.edges: Ints = np.array([batch.edges for batch in batches])
         self.seeds: Ints = np.array([batch.seeds for batch in batches])
-        self._sent = owned - np.array(hits)
-        self._ahead = np.array(ahead)
+        self._sent = owned - _by_store([batch.hits for batch in batches], owned)
+        self._ahead = _by_store([batch.ahead for batch in batches], owned)
 
     def sent(self, store: int) -> Ints:
         """Return the rows that a store sends, as of `SampleCounts.sent`."""
@@ -60,6 +58,28 @@ class _Samples:
         """Edges likewise."""
         counts = np.array([batch.answered for batch in self._batches])
         return np.moveaxis(counts, 0, -1)
+
+
+def _by_store(counts: Sequence[tuple[int, ...]], owned: Ints) -> Ints:
+    """Return counts of batches by store, of which those that are empty are zeros."""
+    if not any(counts):
+        return np.zeros_like(owned)
+    nothing = (0,) * owned.shape[1]
+    return np.array([of_batch or nothing for of_batch in counts])
+
+
+def _list_carriers(job: Job) -> list[int]:
+    """Return the edges that may carry bytes: no credits, and of rings no order."""
+    is_ring = np.array([task.kind == ALL_REDUCE for task in job.tasks])
+    sends = np.array([task.program == STEP for task in job.tasks])
+    takes = np.array([task.program == RECEIVE for task in job.tasks])
+    columns = job.columns
+    source = columns.source
+    destination = columns.destination
+    in_ring = is_ring[source] | is_ring[destination]
+    carries = sends[source] & takes[destination]
+    carriers = np.flatnonzero(~columns.credit & (carries | ~in_ring))
+    return carriers.tolist()
 
 
 def _edge_bytes(
@@ -117,11 +137,11 @@ def dgtp_volumes(
     features = (row_itemsize or itemsize) * feature_length
     shape = (len(job.edges), job.iterations)
     volumes = np.zeros(shape)
-    for row, edge in zip(volumes, job.edges, strict=True):
+    for number in _list_carriers(job):
+        row = volumes[number]
+        edge = job.edges[number]
         source = job.tasks[edge.source]
         destination = job.tasks[edge.destination]
-        if edge.credit:
-            continue
 
         if ALL_REDUCE in (source.kind, destination.kind):
             elements = elements_sent(source, destination, parameters)
