@@ -389,14 +389,14 @@ def _count_frontiers(
     batch: DrawnBatch, owner: SmallInts, stores: int
 ) -> list[tuple[int, ...]]:
     """Return vertices of every frontier by store, of all, then edges of every hop."""
-    hops = len(batch.drawn)
+    hops = len(batch.sizes) - 1
     counts = np.zeros((hops + 1 + hops, stores), np.int64)
     lib.count_frontiers(
         pointer(batch.vertices),
         batch.vertices.dtype == np.int64,
         hops,
         pointer(np.array(batch.sizes[::-1])),
-        pointer(np.concatenate(batch.drawn)),
+        pointer(batch.counts),
         pointer(owner),
         stores,
         pointer(counts),
@@ -425,7 +425,7 @@ def batch_counts(
         early_by_store = _count_by_store(owner, stores, early)
 
     # Hop by hop from the seeds.
-    hops = len(batch.drawn)
+    hops = len(batch.sizes) - 1
     rows = _count_frontiers(batch, owner, stores)
     *frontier_owned, owned = rows[: hops + 1]
     answered = rows[hops + 1 :]

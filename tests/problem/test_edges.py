@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,22 @@ def test_jobs_of_the_same_edges_share_their_columns() -> None:
     assert replace(job, iterations=2).columns is job.columns
     # Equal edges are others: nobody compares them.
     assert replace(job, edges=(Edge(0, 1),)).columns is not job.columns
+
+
+def test_other_tasks_of_checked_edges_are_checked_themselves() -> None:
+    edges = (Edge(0, 1),)
+    tasks = (Task("a", "x"), Task("b", "x"))
+    job = Job(tasks, edges, 3)
+    assert job.columns.fitting is tasks
+    with pytest.raises(ValueError, match="task a occurs 2 times"):
+        Job((tasks[0], tasks[0]), edges, 3)
+    with pytest.raises(ValueError, match="task number 1, which is not there"):
+        Job(tasks[:1], edges, 3)
+    with pytest.raises(ValueError, match="0 iterations"):
+        Job(tasks, edges, 0)
+    # Not even after the others: nothing of them is kept.
+    with pytest.raises(ValueError, match="occurs 2 times"):
+        replace(job, tasks=(tasks[1], tasks[1]))
 
 
 def test_ranks_are_those_of_the_names_that_are_asked_for() -> None:

@@ -730,14 +730,15 @@ void picked(const int64_t *indptr, const int64_t *frontier, int64_t size,
 int64_t relabelled(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
                    int32_t *slots, int64_t capacity, int64_t *vertices,
                    int32_t *positions);
-/* Edges that `grown` draws before it looks where they lead: these are on their way into the
- * processor's cache meanwhile. */
+/* Edges that `draw_hops` draws before it looks where they lead: these are on their way into
+ * the processor's cache meanwhile. */
 enum { DRAWN_AT_ONCE = 128 };
 int64_t counted_draws(const int64_t *indptr, const int32_t *vertices, int64_t size,
-                      int64_t fanout, int32_t *drawn);
-int64_t grown(const int64_t *indptr, const void *indices, bool wide, uint64_t key,
-              int64_t size, const int32_t *drawn, int64_t *edge, int32_t *place,
-              int32_t *vertices, int32_t *sources);
+                      int64_t fanout);
+void draw_hops(const int64_t *indptr, const void *indices, bool wide,
+               const uint64_t *keys, const int64_t *fanouts, int64_t first,
+               int64_t last, int64_t *sizes, int32_t *drawn, int64_t *edge,
+               int32_t *place, int32_t *vertices, int32_t *sources);
 int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
                int32_t *place, int64_t *vertices, int32_t *positions);
 void compressed(const void *sources, const void *destinations, bool wide_ends,

@@ -140,25 +140,26 @@ int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t 
     return count;
 }
 
-/* Fill `drawn` with the edges that `grown` draws of each vertex; return how many in all. */
+/* Return how many edges a hop draws, of at most `fanout` from each of some vertices. */
 int64_t counted_draws(const int64_t *indptr, const int32_t *vertices, int64_t size,
-                      int64_t fanout, int32_t *drawn)
+                      int64_t fanout)
 {
     int64_t total = 0;
     for (int64_t i = 0; i < size; i++) {
         int64_t degree = indptr[vertices[i] + 1] - indptr[vertices[i]];
-        drawn[i] = (int32_t)(degree < fanout ? degree : fanout);
-        total += drawn[i];
+        total += degree < fanout ? degree : fanout;
     }
     return total;
 }
 
-/* Draw `taken` edges of a vertex as `picked` does: their places in `indices` become `edge`. */
-static inline void draw_edges(const int64_t *indptr, int64_t vertex, int64_t taken,
-                              uint64_t key, const char *indices, int64_t width,
-                              int64_t *edge)
+/* Draw the edges of a vertex as `picked` does: their places in `indices` become `edge`. Return
+ * how many there are. */
+static inline int64_t draw_edges(const int64_t *indptr, int64_t vertex, int64_t fanout,
+                                 uint64_t key, const char *indices, int64_t width,
+                                 int64_t *edge)
 {
     int64_t first = indptr[vertex], degree = indptr[vertex + 1] - first;
+    int64_t taken = degree < fanout ? degree : fanout;
     uint64_t own = mixed(key + (uint64_t)vertex * GOLDEN);
     for (int64_t draw = 0; draw < taken; draw++) {
         if (degree > taken)
@@ -169,17 +170,14 @@ static inline void draw_edges(const int64_t *indptr, int64_t vertex, int64_t tak
     }
     for (int64_t draw = 0; draw < taken; draw++)
         edge[draw] += first;
+    return taken;
 }
 
-/* Draw a hop of a batch whose edges need no lists, `drawn` of each of its `size` vertices so
- * far; append to these what is new, in the order of `placed`, and return how many there are.
- *
- * `place` leads from each vertex so far to its place, and holds anything else of others, as of
- * `placed`. `vertices` has room for all of the graph and one more, `edge` for a block and what
- * one vertex draws. `sources` gets the place of every edge's source, unless it is NULL. */
-int64_t grown(const int64_t *indptr, const void *indices, bool wide, uint64_t key,
-              int64_t size, const int32_t *drawn, int64_t *edge, int32_t *place,
-              int32_t *vertices, int32_t *sources)
+/* Draw a hop of a batch whose edges need no lists, of its `size` vertices so far; append to
+ * these what is new, in the order of `placed`, and return how many there are. */
+static int64_t grown(const int64_t *indptr, const void *indices, bool wide,
+                     uint64_t key, int64_t size, int64_t fanout, int32_t *drawn,
+                     int64_t *edge, int32_t *place, int32_t *vertices, int32_t *sources)
 {
     int64_t width = wide ? sizeof(int64_t) : sizeof(int32_t);
     int32_t count = (int32_t)size;
@@ -188,9 +186,10 @@ int64_t grown(const int64_t *indptr, const void *indices, bool wide, uint64_t ke
         for (; next < size && edges < DRAWN_AT_ONCE; next++) {
             if (size - next > AHEAD)
                 __builtin_prefetch(indptr + vertices[next + AHEAD]);
-            draw_edges(indptr, vertices[next], drawn[next], key, indices, width,
-                       edge + edges);
-            edges += drawn[next];
+            int64_t taken = draw_edges(indptr, vertices[next], fanout, key, indices,
+                                       width, edge + edges);
+            drawn[next] = (int32_t)taken;
+            edges += taken;
         }
         for (int64_t i = 0; i < edges; i++) {
             int32_t vertex = wide ? (int32_t)((const int64_t *)indices)[edge[i]]
@@ -206,6 +205,25 @@ int64_t grown(const int64_t *indptr, const void *indices, bool wide, uint64_t ke
         }
     }
     return count;
+}
+
+/* Draw hops `first` .. `last` - 1 of a batch, whose frontiers have `sizes`; fill the size that
+ * follows each, and `drawn` with the edges of every vertex of a frontier, hop behind hop.
+ *
+ * `place` leads from each vertex so far to its place, and holds anything else of others, as of
+ * `placed`. `vertices` has room for one more than `place`, `edge` for a block and what one
+ * vertex draws. `sources` gets the place of every edge's source, unless it is NULL. */
+void draw_hops(const int64_t *indptr, const void *indices, bool wide,
+               const uint64_t *keys, const int64_t *fanouts, int64_t first,
+               int64_t last, int64_t *sizes, int32_t *drawn, int64_t *edge,
+               int32_t *place, int32_t *vertices, int32_t *sources)
+{
+    for (int64_t hop = 0; hop < last; hop++) {
+        if (hop >= first)
+            sizes[hop + 1] = grown(indptr, indices, wide, keys[hop], sizes[hop],
+                                   fanouts[hop], drawn, edge, place, vertices, sources);
+        drawn += sizes[hop];
+    }
 }
 
 /* Give vertices positions by first appearance, `known` before `ids`; return how many.

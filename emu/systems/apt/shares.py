@@ -224,7 +224,7 @@ class _WholeCounter:
         home = self._home_of(sampler)
         self._inputs[sampler, number] = batch.sizes[0]
         self._outputs[sampler, number] = batch.sizes[1]
-        self._edges[sampler, number] = batch.drawn[-1].sum()
+        self._edges[sampler, number] = batch.last_counts.sum()
         lib.count_asked(
             pointer(batch.vertices),
             batch.vertices.dtype == np.int64,
@@ -314,7 +314,7 @@ class _PartCounter:
             ends=outputs,
             vertex=batch.vertices.astype(np.int64),
             source=sources,
-            drawn=batch.drawn[-1],
+            drawn=batch.last_counts,
             owner=self._owner,
             wanted=wanted,
             asked=self._asked,

@@ -16,6 +16,7 @@ from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
+    build_named_job,
     credit_edges,
     part_elements,
     window_of,
@@ -133,3 +134,52 @@ def test_the_window_of_a_job_is_the_least_of_its_credits_with_lag() -> None:
     job = Job(tasks, (*edges, Edge(0, 2, lag=1)), 9)
     assert window_of(job) == 2
     assert window_of(Job(tasks, (Edge(0, 2, lag=1),), 9)) is None
+
+
+@st.composite
+def _named(draw: st.DrawFn) -> tuple[list[Task], list[NamedEdge], int | None]:
+    """Draw few tasks, so that names, kinds, edges and windows come again."""
+    names = draw(st.permutations(["a", "b", "c"]))
+    kinds = st.sampled_from(["graph_store", "worker"])
+    tasks = [Task(name, draw(kinds)) for name in names]
+    edges = []
+    for source, destination in ((0, 1), (1, 2)):
+        lag = draw(st.integers(0, 1))
+        channel, coflow, carries = draw(st.tuples(*[st.sampled_from(["", "x"])] * 3))
+        edge = NamedEdge(
+            names[source],
+            names[destination],
+            lag,
+            carries=carries,
+            channel=channel,
+            coflow=coflow,
+            latest=draw(st.booleans()),
+        )
+        edges.append(edge)
+    return tasks, edges, draw(st.sampled_from([None, 1, 2]))
+
+
+@given(st.lists(_named(), min_size=2, max_size=12))
+def test_edges_that_were_built_before_are_those_of_building_anew(
+    jobs: list[tuple[list[Task], list[NamedEdge], int | None]],
+) -> None:
+    for tasks, edges, window in jobs:
+        places = {task.name: number for number, task in enumerate(tasks)}
+        expected = []
+        for edge in edges:
+            built = Edge(
+                places[edge.source],
+                places[edge.destination],
+                edge.lag,
+                channel=edge.channel,
+                latest=edge.latest,
+                coflow=edge.coflow,
+            )
+            expected.append(built)
+        expected += credit_edges(tasks, expected, window)
+
+        first = build_named_job(tasks, iter(edges), 3, {}, window=window)
+        assert list(first.edges) == expected
+        again = build_named_job(tasks, edges, 5, {"of": "another"}, window=window)
+        assert again.edges is first.edges
+        assert again.columns is first.columns
