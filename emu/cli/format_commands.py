@@ -22,7 +22,10 @@ def what(
 
     Nothing that a file holds is executed. All formats are in emu docs formats.
 
-    Raises DataError when a file cannot be read, after what the others are.
+    Raises
+    ------
+    DataError
+        When a file cannot be read, after what the others are.
     """
     from emu.interchange.known_formats import describe  # noqa: PLC0415 - seldom used
 

@@ -273,7 +273,12 @@ def _write_chakra(run: Path, out: Path | None = None) -> Path:
 
     record = load_run(run)
     folder = out or run / "chakra"
-    left_out = write_traces(record.best.problem, record.realization, folder)
+    left_out = write_traces(
+        record.best.problem,
+        taken=record.realization,
+        folder=folder,
+        rule=record.policy,
+    )
     for operation, count in left_out.items():
         typer.echo(f"left out: {operation}, {count:,} times")
     return folder

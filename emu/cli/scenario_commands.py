@@ -346,7 +346,10 @@ def import_workload(
     (LogGOPSim, ATLAHS; text). What a custom job has no word for is left out, by name
     and count.
 
-    Raises DataError when a file cannot be read, or cannot be carried out.
+    Raises
+    ------
+    DataError
+        When a file cannot be read, or cannot be carried out.
     """
     from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
     from emu.interchange.recognise import WORKLOAD  # noqa: PLC0415 - seldom used
@@ -374,9 +377,12 @@ def import_workload(
     for operation, count in workload.left_out.most_common():
         if count:
             typer.echo(f"left out: {operation}, {count:,} times")
-    typer.echo(
-        f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
-    )
+    if not workload.states_nics:
+        typer.echo(
+            f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
+        )
+    if not workload.rule:
+        typer.echo("rates by oes: the file names no rule (schedule.policy)")
     # Every value but the first of its list has a comma before it: these signs are about
     # as many as values, without reading the text again.
     is_big = sum(map(text.count, ",[{")) > MOST_VALUES or workload.edges > MOST_EDGES

@@ -55,7 +55,10 @@ _METADATA = {
     "version",
     "task",
     "gate",
+    "rule",
 }
+#: Names of rules for rates: what runs a file of code is none, whatever a trace says.
+_RULE = re.compile(r"[a-z_]+")
 #: End of a name whose number is of a version and would pass for a rank.
 _VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
@@ -183,6 +186,8 @@ class _Job:
         nodes = trace.nodes
         if "machine" in trace.metadata:
             self._add_machine(rank, trace.metadata)
+        if "rule" in trace.metadata:
+            self._take_rule(str(trace.metadata["rule"]))
         if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
             timeless_nodes = []
@@ -201,6 +206,12 @@ class _Job:
         for node in nodes:
             for name in node.attributes.keys() - _USED:
                 left_out[f"attribute {name}"] += 1
+
+    def _take_rule(self, rule: str) -> None:
+        if _RULE.fullmatch(rule):
+            self.workload.rule = rule
+        else:
+            self.workload.left_out["metadata rule"] += 1
 
     def _add_machine(self, rank: int, metadata: Data) -> None:
         """Take the machine of a rank as its metadata name it, with its NIC."""

@@ -23,6 +23,9 @@ _COMP = 4
 _SEND = 5
 _RECEIVE = 6
 
+#: Rules that know flows and what is left of them alone.
+_BY_FLOW = {"oes", "maxmin", "none", "fifo", "mrtf", "mrtf_exclusive"}
+
 #: Attributes of a node, or of a whole trace, by name.
 Attributes: TypeAlias = dict[str, str | int | float]
 
@@ -31,15 +34,18 @@ def write_traces(
     problem: Problem,
     taken: Realization,
     folder: Path,
+    rule: str = "oes",
 ) -> Counter[str]:
     """Write ``task.N.et`` of every task; return what they have no word for.
 
-    ``taken`` are the times that tasks took on their machines, and the bytes.
+    ``taken`` are the times that tasks took on their machines, and the bytes; ``rule``
+    is that of the rates, by name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ranks = _ranks(problem)
     for number, rank in enumerate(ranks):
         metadata = _metadata(problem, number)
+        metadata["rule"] = rule
         attributes = _attributes(metadata)
         messages = [encode({1: "0.0.4", 2: attributes})]
         messages += _nodes(
@@ -55,7 +61,11 @@ def write_traces(
 
     job = problem.job
     newest_flows = [edge for edge in job.edges if edge.latest]
+    # What reads a trace makes a task of every iteration, in one job.
+    is_by_flow = rule in _BY_FLOW
+    groups = 0 if is_by_flow else len(job.edges)
     counts = {
+        f"coflow, job or expected time that {rule} goes by": groups,
         "link between machines": len(problem.cluster.shared_links),
         "change of a machine": len(problem.cluster.changes),
         "pool that tasks share": len(problem.pools),

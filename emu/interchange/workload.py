@@ -41,6 +41,8 @@ class Workload(Account):
     collectives: list[Data] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
     """Process or task -> machine; empty where placement is to decide."""
+    rule: str = ""
+    """Rule for rates; empty where the file names none."""
 
     def add_task(self, name: str, seconds: float, **fields: Any) -> None:
         """Add a task that takes so long.
@@ -208,7 +210,14 @@ class Workload(Account):
         }
         if self.places:
             scenario["placement"] = {"policy": "explicit", "tasks": self.places}
+        if self.rule:
+            scenario["schedule"] = {"policy": self.rule}
         return scenario
+
+    @property
+    def states_nics(self) -> bool:
+        """True where the file has the NIC of every machine."""
+        return all("nic" in machine for machine in self.machines)
 
     def _check_order(self) -> None:
         """Refuse tasks that wait for each other."""
