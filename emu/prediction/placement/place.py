@@ -281,7 +281,7 @@ def _only(
     if missing:
         raise InfeasiblePlacement("; ".join(missing[:4]), key="cluster.routes")
     if placement.violations(job, cluster):
-        raise InfeasiblePlacement(endless(cluster))
+        raise endless(cluster, policy)
 
     return PlacementResult(
         placement=placement,
@@ -309,7 +309,7 @@ def _simulate_only(
     try:
         return makespan(problem, problem.stretch(run), policy)
     except SchedulingError:
-        raise InfeasiblePlacement(endless(cluster)) from None
+        raise endless(cluster, policy) from None
 
 
 def _may_hang(job: Job, cluster: Cluster, policy: str) -> bool:

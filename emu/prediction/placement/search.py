@@ -24,20 +24,28 @@ from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Progress, Space
 from emu.prediction.placement.symmetry import find_symmetry, team_arrays
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
+from emu.prediction.scheduling.policies import policy_named
 from emu.problem import Cluster, Job, Placement, Realization
 
 
-def endless(cluster: Cluster) -> str:
-    """Return the error of a job that ends nowhere."""
+def endless(cluster: Cluster, policy: str) -> InfeasiblePlacement:
+    """Return the error of a job that ends nowhere, under a rule for rates."""
     links = cluster.links
     cut_links = [links[port].name for port in links.steps.cut_for_good]
     if cut_links:
         names = ", ".join(cut_links[:4])
-        return (
+        return InfeasiblePlacement(
             f"no placement was found with which the job ends: {names} "
             "carries nothing any more, write for how long it is cut (events, for)"
         )
-    return (
+    # The rules of emu give every flow over links that carry something a rate in time.
+    if policy_named(policy).rates is not None:
+        return InfeasiblePlacement(
+            f"no placement was found with which the job ends: {policy} leaves flows "
+            "without a rate for ever, or tasks wait for each other's slots",
+            key="schedule.policy",
+        )
+    return InfeasiblePlacement(
         "no placement was found in which every task gets its slots: somewhere more are "
         "taken than given back, or tasks wait for each other's"
     )
@@ -146,7 +154,7 @@ def search_run(
     if progress is not None:
         progress(run.proposed, options.transfers, run.best)
     if run.best == np.inf:
-        raise InfeasiblePlacement(endless(cluster))
+        raise endless(cluster, options.policy)
     return run.result()
 
 

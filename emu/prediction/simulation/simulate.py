@@ -233,6 +233,7 @@ def _describe_stuck(problem: Problem, state: State) -> str:
     reasons = [
         f"nothing would ever start {', '.join(names)}",
         *_cut_flows(problem, state),
+        *_idle_flows(problem, state),
         *_awaited_slots(problem, state),
     ]
     return "; ".join(reasons)
@@ -260,6 +261,23 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
             f"{flows} wait for {link}, which carries nothing from "
             f"{cut_time:g} s on: write for how long (events, for)"
         )
+
+
+def _idle_flows(problem: Problem, state: State) -> Iterator[str]:
+    """Yield a text on flows over links that carry something, without a rate.
+
+    Rules of emu leave none: a rule of one's own may.
+    """
+    cut_ports = set(problem.links.steps.cut_for_good)
+    idle_flows = []
+    for edge, hops in enumerate(problem.hops):
+        is_cut = not cut_ports.isdisjoint(hops)
+        if hops and not is_cut and state.ready[edge] > state.delivered[edge]:
+            name = problem.job.edge_names[edge]
+            idle_flows.append(f"{name} (iteration {state.delivered[edge]})")
+    if idle_flows:
+        flows = ", ".join(idle_flows[:3])
+        yield f"the rule for rates gives {flows} no rate"
 
 
 def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from emu.errors import DataError
+from emu.errors import DataError, InfeasiblePlacement, SchedulingError
+from emu.prediction.placement import best_placement
 from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.search import SearchOptions
 from emu.prediction.scheduling.policies import OwnRates, check_rates, rate_policy
@@ -337,11 +338,20 @@ def test_a_rule_sees_coflows_by_their_names_or_those_of_their_readers() -> None:
     assert simulate(problem, run, own).flow_end.tolist() == [[11.0], [5.0]]
 
 
-def test_a_rule_that_gives_nothing_is_stuck() -> None:
+def test_a_rule_that_gives_nothing_is_stuck_and_named() -> None:
+    """The error was one of slots, of which there are none."""
     problem, realization = two_machine_example(2)
+    rule = returning("[0 for _ in flows]")
 
-    with pytest.raises(Exception, match="nothing would ever start"):
-        simulate(problem, realization, returning("[0 for _ in flows]"))
+    with pytest.raises(SchedulingError, match="nothing would ever start") as stuck:
+        simulate(problem, realization, rule)
+    assert "the rule for rates gives g0->s1 (iteration 0)" in str(stuck.value)
+    homes = problem.machine_of_task
+    tasks = [replace(task, pinned=homes[task.name]) for task in problem.job.tasks]
+    pinned = replace(problem.job, tasks=tuple(tasks))
+    with pytest.raises(InfeasiblePlacement, match="without a rate") as nowhere:
+        best_placement(pinned, problem.cluster, realization, rule)
+    assert nowhere.value.key == "schedule.policy"
 
 
 def test_an_audit_asks_again_and_finds_another_rule() -> None:
