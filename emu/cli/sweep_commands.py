@@ -24,7 +24,7 @@ from emu.experiment.premises import Premises, premise_line
 from emu.experiment.question import ask
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.spread import spread, spread_over_ray
-from emu.report.comparison import sweep_table
+from emu.report.comparison import sweep_figure_tables, sweep_table
 from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
@@ -132,6 +132,8 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     keys = list(points[0].values)
     table = sweep_table(rows, keys, by_makespan=has_target)
     console.print(table)
+    for figure_table in sweep_figure_tables(rows, keys):
+        console.print(figure_table)
 
 
 def _draw(

@@ -227,8 +227,8 @@ COLUMNS = (">makespan", ">± (95 %)", ">change")
 _PRICES = {"cost": ">cost", "value": ">value / (s $)"}
 #: Figures of emulated points, and their columns.
 _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
-#: Figures that a sweep may have a column of, by their key.
-_FIGURES = {"samples_per_second": ">samples per s", **_ERRORS, **_PRICES}
+#: Characters that a column of a key keeps: its name and values are folded.
+_NARROWEST = 6
 
 
 def sweep_table(
@@ -265,10 +265,11 @@ def sweep_table(
         means[group] = interval([*lengths.values()]).mean
     best = min(seconds, key=lambda group: means[group])
 
-    writers = _figure_columns(figures_of_all, uneven=uneven)
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    columns += [_FIGURES[key] for key in writers]
+    if uneven:
+        columns.append(">samples per s")
     table = plain_table("", *columns)
+    _keep_keys(table, len(keys))
     for group, by_seed in groups.items():
         makespans = {seed: _makespan(figures) for seed, figures in by_seed.items()}
         change = pair(seconds[group], seconds[best]) if group != best else None
@@ -278,15 +279,60 @@ def sweep_table(
             str(len(by_seed)),
             write_pair(change),
         ]
-        for key, write in writers.items():
-            runs = [figures for figures in by_seed.values() if key in figures]
-            values = [float(figures[key]) for figures in runs]
-            cells.append(_write_mean(values, write))
+        if uneven:
+            paces = [figures["samples_per_second"] for figures in by_seed.values()]
+            cells.append(_write_mean(paces, lambda mean: format_number(mean, 4)))
         style = "bold" if group == best else ""
         table.add_row(*cells, style=style)
     if uneven:
         table.caption = "by seeds per second: not all train on as many seeds"
     return table
+
+
+def sweep_figure_tables(rows: Sequence[Row], keys: Sequence[str]) -> Iterator[Table]:
+    """Yield how far runs of each combination were off, and what it costs, if known.
+
+    Tables of their own: beside the makespans they would not fit into 80 columns.
+    """
+    figures_of_all = [row["figures"] for row in rows]
+    # A column of errors says nothing of points that were not emulated.
+    if all(_ERRORS.keys() <= figures.keys() for figures in figures_of_all):
+        writers = dict.fromkeys(_ERRORS, format_ratio)
+        yield _figure_table("Emulated", rows, keys, _ERRORS, writers)
+    # Prices may be what varies: points without any leave their cells empty.
+    if any("cost" in figures for figures in figures_of_all):
+        prices = {"cost": format_money, "value": "{:.4g}".format}
+        yield _figure_table("Cost", rows, keys, _PRICES, prices)
+
+
+def _figure_table(
+    title: str,
+    rows: Sequence[Row],
+    keys: Sequence[str],
+    columns: Mapping[str, str],
+    writers: Mapping[str, Callable[[float], str]],
+) -> Table:
+    """Return the means over seeds of some figures, a row per combination."""
+    groups = defaultdict[tuple[str, ...], list[Row]](list)
+    for row in rows:
+        group = tuple(str(row["values"][key]) for key in keys)
+        groups[group].append(row["figures"])
+
+    table = plain_table(title, *keys, *columns.values())
+    _keep_keys(table, len(keys))
+    for group, points in groups.items():
+        cells = []
+        for key, write in writers.items():
+            values = [float(figures[key]) for figures in points if key in figures]
+            cells.append(_write_mean(values, write))
+        table.add_row(*group, *cells)
+    return table
+
+
+def _keep_keys(table: Table, count: int) -> None:
+    """Keep the columns of keys legible: a narrow terminal would leave none of them."""
+    for column in table.columns[:count]:
+        column.min_width = _NARROWEST
 
 
 def _write_mean(values: Sequence[float], write: Callable[[float], str]) -> str:
@@ -312,20 +358,3 @@ def _is_uneven(figures: Sequence[Row]) -> bool:
         return False
     sample_counts = {row["samples"] for row in figures}
     return len(sample_counts) > 1
-
-
-def _figure_columns(
-    figures: Sequence[Row], *, uneven: bool
-) -> dict[str, Callable[[float], str]]:
-    """Return the figures that have a column, by how their mean is written."""
-    columns: dict[str, Callable[[float], str]] = {}
-    if uneven:
-        columns["samples_per_second"] = lambda mean: format_number(mean, 4)
-    for key in _ERRORS:
-        if all(key in row for row in figures):
-            columns[key] = format_ratio
-    # Prices may be what varies: points without any leave their cells empty.
-    if any("cost" in row for row in figures):
-        columns["cost"] = format_money
-        columns["value"] = "{:.4g}".format
-    return columns

@@ -239,13 +239,13 @@ class ScenarioEdits:
             absent_names = [name for name in names if name in absent]
             words = f"without {', '.join(absent_names)}"
         edit |= experiment.scenario.job.machine_keys()
-        change_type = type(base)
-        yield change_type(
+        # With the deaths of ``base``, which come to other tasks there.
+        yield replace(
+            base,
             kind="machine",
             what=f"{words}, placed by best",
             problem=experiment.problem,
             realization=experiment.realization,
-            policy=base.policy,
             edit=edit,
         )
 

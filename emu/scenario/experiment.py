@@ -562,10 +562,10 @@ def makespan_of(
         run = realization.beginning_at(first, problem.job)
         return simulate(rest, run, policy)
 
-    # Of the changed job: its processes may stand elsewhere.
-    kills = experiment.scenario.kills(problem)
-    of_changed_job = attempts(part, kills, experiment.rules)
-    return of_changed_job.makespan
+    # Of the changed job: processes stand elsewhere, and other tasks keep its state.
+    changed = replace(experiment, problem=problem)
+    kills = changed.scenario.kills(problem)
+    return attempts(part, kills, changed.rules).makespan
 
 
 def refuse_deaths(experiment: Experiment, subject: str) -> None:

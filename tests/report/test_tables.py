@@ -30,6 +30,7 @@ from emu.report.comparison import (
     candidate_json,
     comparison_table,
     comparison_tables,
+    sweep_figure_tables,
     sweep_table,
 )
 from emu.report.explanation_tables import (
@@ -220,13 +221,38 @@ def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
     assert other.endswith("tie (+2.5 ± 6.4 %)")
 
     # A column of errors says nothing of points that were not emulated.
-    rows[0]["figures"]["makespan_error"] = 0.01
-    head, *_ = _shown(sweep_table(rows, ["policy"]))[-3:]
-    assert "error" not in head
+    errors = {"makespan_error": 0.01, "replay_error": 0.02}
+    rows[0]["figures"] |= errors
+    assert list(sweep_figure_tables(rows, ["policy"])) == []
     for row in rows:
-        row["figures"]["makespan_error"] = 0.01
-    head, *_ = _shown(sweep_table(rows, ["policy"]))[-3:]
-    assert head.endswith("makespan error")
+        row["figures"] |= errors
+    (table,) = sweep_figure_tables(rows, ["policy"])
+    _, head, oes, _ = _shown(table)
+    assert head.split() == ["policy", "makespan", "error", "replay", "error"]
+    assert oes.split() == ["oes", "+1", "%", "+2", "%"]
+
+
+def test_a_sweep_of_priced_machines_leaves_its_keys_in_a_narrow_terminal() -> None:
+    """Of two keys 80 columns had nothing left beside prices: no row had a name."""
+    keys = ["schedule.policy", "job.batch_size"]
+    figures = {"makespan": 0.276, "cost": 2.5e-4, "value": 3.0}
+    rows: list[dict[str, Any]] = [
+        {
+            "values": {"schedule.policy": "maxmin", "job.batch_size": size, "seed": 0},
+            "figures": figures | {"samples": size, "samples_per_second": size},
+        }
+        for size in (20, 40)
+    ]
+    text = StringIO()
+    console = terminal(text)
+    console.width = 80
+    costs = sweep_figure_tables(rows, keys)
+    console.print(sweep_table(rows, keys), *costs)
+
+    shown = text.getvalue()
+    assert shown.count("maxmin") == 4
+    for words in ("against the best", "samples per s", "value / (s $)"):
+        assert words in shown
 
 
 def test_the_best_of_a_sweep_is_that_of_all_seeds() -> None:

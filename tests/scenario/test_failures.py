@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import emu
 from emu.errors import ScenarioError
 from emu.lab.kernel_network import check_network
 from emu.scenario import load, prepare
@@ -198,3 +199,42 @@ def test_every_machine_has_draws_of_its_own_by_the_seed_of_its_section(
     for number, first in enumerate(every):
         for second in every[:number]:
             assert not {*first} & {*second}
+
+
+DYING = """
+cluster:
+  machines:
+    - {name: m, count: 2, nic: 20 Mbit/s, cpu: 2}
+    - {name: n, nic: 10 Mbit/s, cpu: 2}
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.0005}
+  model: {hidden: 4, layers: 1}
+  fanouts: [3]
+  batch_size: 12
+  workers: 2
+  iterations: 4
+  partitioner: hash
+  demands: {worker: {cpu: 1}, sampler: {cpu: 1}}
+  times: {graph_store: 5 ms, sampler: 20 ms, worker: 20 ms, parameter_server: 20 ms}
+placement: {policy: distdgl}
+checkpoint: {every: 1 iterations}
+on_failure: restart
+recovery: 10 ms
+events: [{at: 0.16 s, kill: m1}]
+"""
+
+
+def test_deaths_on_other_machines_go_by_the_tasks_that_are_there() -> None:
+    """One machine less took 0.206 s, without the death, and one more a traceback."""
+    scenario = emu.loads(DYING)
+    explanation = emu.explain(scenario)
+    lengths = {}
+    for improvement in explanation.improvements:
+        change = improvement.change
+        if change.kind == "machine" and change.edit is not None:
+            edited = emu.load(scenario, change.edit)
+            assert emu.simulate(edited).makespan == improvement.makespan
+            lengths[change.what] = improvement.makespan
+    assert lengths["without n, placed by best"] == pytest.approx(0.2970288)
+    assert len(lengths) > 1
