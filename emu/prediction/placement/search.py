@@ -38,6 +38,7 @@ def endless(cluster: Cluster, policy: str) -> InfeasiblePlacement:
             f"no placement was found with which the job ends: {names} "
             "carries nothing any more, write for how long it is cut (events, for)"
         )
+
     # The rules of emu give every flow over links that carry something a rate in time.
     if policy_named(policy).rates is not None:
         return InfeasiblePlacement(
@@ -45,6 +46,7 @@ def endless(cluster: Cluster, policy: str) -> InfeasiblePlacement:
             "without a rate for ever, or tasks wait for each other's slots",
             key="schedule.policy",
         )
+
     return InfeasiblePlacement(
         "no placement was found in which every task gets its slots: somewhere more are "
         "taken than given back, or tasks wait for each other's"

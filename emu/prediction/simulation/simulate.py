@@ -245,9 +245,9 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
     for port in steps.cut_for_good:
         waiting = []
         for edge, hops in enumerate(problem.hops):
-            if port in hops and state.ready[edge] > state.delivered[edge]:
-                name = problem.job.edge_names[edge]
-                waiting.append(f"{name} (iteration {state.delivered[edge]})")
+            if port in hops and _waits(state, edge):
+                name = _name_flow(problem, state, edge)
+                waiting.append(name)
         if not waiting:
             continue
 
@@ -269,15 +269,32 @@ def _idle_flows(problem: Problem, state: State) -> Iterator[str]:
     Rules of emu leave none: a rule of one's own may.
     """
     cut_ports = set(problem.links.steps.cut_for_good)
-    idle_flows = []
+    names = []
     for edge, hops in enumerate(problem.hops):
-        is_cut = not cut_ports.isdisjoint(hops)
-        if hops and not is_cut and state.ready[edge] > state.delivered[edge]:
-            name = problem.job.edge_names[edge]
-            idle_flows.append(f"{name} (iteration {state.delivered[edge]})")
-    if idle_flows:
-        flows = ", ".join(idle_flows[:3])
+        if not hops:
+            continue
+        crossed_cuts = cut_ports.intersection(hops)
+        if crossed_cuts:
+            continue
+        if _waits(state, edge):
+            name = _name_flow(problem, state, edge)
+            names.append(name)
+
+    first_names = names[:3]
+    if first_names:
+        flows = ", ".join(first_names)
         yield f"the rule for rates gives {flows} no rate"
+
+
+def _waits(state: State, edge: int) -> bool:
+    ready = state.ready[edge]
+    return bool(ready > state.delivered[edge])
+
+
+def _name_flow(problem: Problem, state: State, edge: int) -> str:
+    name = problem.job.edge_names[edge]
+    iteration = state.delivered[edge]
+    return f"{name} (iteration {iteration})"
 
 
 def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
