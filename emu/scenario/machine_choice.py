@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.errors import PlacementError
+from emu.errors import PlacementError, ScenarioError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
 from emu.problem import Cluster, Job, Problem, Realization
 from emu.problem.workloads import copies_of, without_copies
+from emu.scenario.realize import build_job
+from emu.systems.device_memory import RESOURCE
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
@@ -102,11 +104,27 @@ def promising(
     scenarios = []
     for names in finalists:
         variant = on_machines(scenario, names)
-        if variant is not None and names != everything:
+        if variant is None or names == everything:
+            continue
+        if _fits_devices(variant, cluster):
             scenarios.append(variant)
     if is_whole_good or everything in finalists or not scenarios:
         scenarios.insert(0, scenario)
     return scenarios
+
+
+def _fits_devices(variant: Scenario, cluster: Cluster) -> bool:
+    """Return False where devices of its machines cannot hold what they train.
+
+    Short searches leave memory of devices out: only whole jobs tell what they need.
+    """
+    if not any(RESOURCE in machine.resources for machine in cluster.machines):
+        return True
+    try:
+        build_job(variant)
+    except ScenarioError:
+        return False
+    return True
 
 
 def _short_searches(

@@ -106,7 +106,9 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
     if scenario.jobs and scenario.place_jobs == "sequential":
         # Each fits by itself: what is left for it only their own placements tell.
         has_demands = any(task.demands for task in job.tasks)
-        if has_demands:
+        # A rule of one's own would have to be asked, of whose file the text is read.
+        has_known_rule = not is_program(scenario.schedule.policy)
+        if has_demands and has_known_rule:
             built = build_job(scenario)
             placements.place_one_by_one(scenario, built, cluster)
         return

@@ -94,3 +94,14 @@ def test_no_proof_is_claimed_where_a_run_has_what_no_search_simulates(
     placing = prepare(loads(SCENARIO, edit)).placing
     assert placing["candidates"] > 0
     assert not placing["optimal"]
+
+
+def test_machines_whose_devices_hold_too_little_are_no_choice() -> None:
+    """`best` refused the job where a on its own would have been the fastest."""
+    small = {
+        "cluster.machines[0].gpu_memory": "1 kB",
+        "job.demands": {"worker": {"gpu": 0}},
+    }
+    placed = prepare(loads(SCENARIO, small))
+    assert placed.simulate().makespan > 0.0
+    assert {placed.tasks["w0"], placed.tasks["w1"]} == {"b"}
