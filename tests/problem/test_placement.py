@@ -1,0 +1,131 @@
+"""Placements by hand: pools, teams that share slots, and constraints that break."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.errors import PlacementError
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+    Tuner,
+)
+from emu.problem.changes import SpeedChange
+from emu.problem.placement import pools_of, slot_teams, slowness
+
+#: Task a takes what c gives back; b takes and gives back, and d none.
+TASKS = (
+    Task("a", "x", takes="gpu", frees=""),
+    Task("b", "x", takes="cpu"),
+    Task("c", "x", frees="gpu"),
+    Task("d", "x", slowness={"m1": 4.0}),
+)
+JOB = Job(TASKS, (Edge(0, 2), Edge(1, 3)), 2)
+CLUSTER = Cluster(
+    (
+        Machine("m0", 3.0, 4.0, {"ram": 0.3}, slots={"gpu": 5, "cpu": 2, "net": 9}),
+        Machine("m1", 5.0, 6.0, slots={"gpu": 3}),
+    ),
+    tuners=(Tuner(0, "gpu", "gpu", most=2), Tuner(1, "gpu", "gpu", most=7)),
+)
+
+
+def test_pools_are_of_the_tasks_that_stand_there() -> None:
+    """With the most that a machine begins with, or its tuner gives."""
+    found = pools_of(CLUSTER, JOB, (0, 0, 0, 0))
+    rows = [(pool.name, pool.takers, pool.freers, pool.most) for pool in found]
+    assert rows == [("gpu", (0,), (2,), 5), ("cpu", (1,), (1,), 2)]
+
+    found = pools_of(CLUSTER, JOB, (0, 1, 1, 0))
+    rows_there = [(p.machine, p.name, p.takers, p.freers, p.most) for p in found]
+    assert rows_there == [(0, "gpu", (0,), (), 5), (1, "gpu", (), (2,), 7)]
+
+
+def test_who_gives_back_stands_with_who_took() -> None:
+    """Of two that take, the nearest upstream; those of other pools are no team."""
+    assert slot_teams(JOB) == (("a", "c"),)
+    tasks = (
+        Task("far", "x", takes="gpu", frees=""),
+        Task("near", "x", takes="gpu", frees=""),
+        Task("other", "x", takes="cpu", frees=""),
+        Task("end", "x", frees="gpu"),
+        Task("last", "x", frees="cpu"),
+    )
+    edges = (Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(3, 4))
+    teams = slot_teams(Job(tasks, edges, 3))
+    assert sorted(map(sorted, teams)) == [["end", "near"], ["last", "other"]]
+    # One that gives back twice as often is of both that take.
+    once = [replace(task, iterations=1) for task in tasks[:2]]
+    both = Job(
+        (*once, *tasks[2:3], replace(tasks[3], iterations=2), tasks[4]), edges, 3
+    )
+    assert sorted(map(sorted, slot_teams(both))) == [
+        ["end", "far", "near"],
+        ["last", "other"],
+    ]
+
+
+def test_factors_on_times_are_of_tasks_that_have_some() -> None:
+    assert slowness(JOB, CLUSTER).tolist() == [[1, 1], [1, 1], [1, 1], [1, 4]]
+    assert slowness(Job(TASKS[:3], (), 1), CLUSTER).shape == (0, 2)
+    problem = Problem(CLUSTER, JOB, Placement((0, 0, 0, 1)))
+    times = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    run = problem.stretch(Realization(times, np.ones((2, 2))))
+
+    assert run.times[3].tolist() == [28.0, 32.0]
+    assert problem.reference(run).times.tolist() == times.tolist()
+
+
+def test_a_placement_shows_its_first_machines() -> None:
+    assert repr(Placement((0, 1))) == "<Placement of 2 tasks: 0, 1>"
+    assert repr(Placement((7,) * 24)).endswith("7, 7>")
+    assert repr(Placement((7,) * 25)).endswith("7, 7, ...>")
+
+
+def test_constraints_that_break_are_told() -> None:
+    """Three tenths are a tenth and two, but for rounding; four are too many."""
+    tasks = (
+        Task("a", "x", {"ram": 0.1}, process="p"),
+        Task("b", "x", {"ram": 0.2}, process="p"),
+        Task("c", "x", {"ram": 0.1}, pinned="m1"),
+    )
+    job = Job(tasks, (), 1)
+
+    assert Placement((0, 0, 1)).violations(job, CLUSTER) == []
+    assert Placement((0, 1, 0)).violations(job, CLUSTER) == [
+        "process p stands on several machines",
+        "task c must stand on m1, not m0",
+    ]
+    (problem, _) = Placement((0, 0, 0)).violations(job, CLUSTER)
+    assert problem == "machine m0 has 0.3 ram, its tasks need 0.4"
+    with pytest.raises(PlacementError, match="this placement cannot be: process p"):
+        Placement((0, 1, 1)).check(job, CLUSTER)
+    Placement((0, 0, 1)).check(job, CLUSTER)
+
+
+def test_a_pool_gets_no_more_back_than_is_taken_there() -> None:
+    (problem,) = Placement((0, 0, 1, 0)).violations(JOB, CLUSTER)
+    assert problem == (
+        "pool gpu of machine m1 gets 2 slots back from c, but 0 are taken there"
+    )
+    assert Placement((0, 1, 0, 1)).violations(JOB, CLUSTER) == []
+
+
+def test_work_is_less_on_a_slow_machine_but_for_gates() -> None:
+    """Machine m1 has a quarter of its speed from 2 s on."""
+    tasks = (Task("a", "x"), Task("b", "x"), Task("g", "x", gate=True))
+    slow = replace(CLUSTER, speed_changes=(SpeedChange(2.0, "m1", 0.25),))
+    problem = Problem(slow, Job(tasks, (), 1), Placement((0, 1, 1)))
+    start = np.array([[1.0], [1.0], [1.0]])
+    end = np.array([[6.0], [6.0], [6.0]])
+
+    assert problem.work(start, end).tolist() == [[5.0], [1.0 + 4 * 0.25], [5.0]]
