@@ -113,6 +113,26 @@ def test_who_comes_to_a_pool_comes_when_its_input_has_landed() -> None:
     ]
 
 
+def test_who_gets_a_slot_is_held_against_all_that_get_one_later() -> None:
+    """To one slot x came at 3 s, y at 1 and z at 5: they got it in this order."""
+    machine = Machine("m", 10.0, 10.0, slots={"gpu": 1})
+    tasks = (
+        *(Task(name, "source") for name in "abc"),
+        *(Task(name, "taker", takes="gpu") for name in "xyz"),
+    )
+    edges = tuple(Edge(source, 3 + source) for source in range(3))
+    problem = Problem(Cluster((machine,)), Job(tasks, edges, 1), Placement((0,) * 6))
+    times = np.array([[3.0], [1.0], [5.0], [0.5], [0.25], [2.0]])
+    schedule = simulate(problem, Realization(times, np.zeros((3, 1))))
+    assert schedule.task_start[3:, 0].tolist() == [3.0, 1.0, 5.0]
+    assert audit(schedule).passed
+
+    schedule.task_start[4, 0], schedule.task_end[4, 0] = 3.5, 3.75
+    assert [str(violation) for violation in audit(schedule).violations] == [
+        "slots x[0] got a slot of gpu before a task that came earlier: 2 s"
+    ]
+
+
 def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
     """Flows of 1 s land 6 s after their ends: from 8 s on, one in every second."""
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, latest=True),), 8)

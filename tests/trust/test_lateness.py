@@ -311,6 +311,7 @@ def test_a_flow_that_takes_no_time_reads_no_other_clock() -> None:
         return clock_uncertainty(CriticalPath((link,)), problem, apart)
 
     assert unknown(at_once) == 0.0
+    assert clock_uncertainty(CriticalPath(()), problem, apart) == 0.0
     # A chain that ends with a flow has no last task.
     task = ChainLink(Cause.COMPUTE, 0.0, 1.0, task=0, iteration=0)
     flow = dataclasses.replace(at_once, end=1.5)

@@ -326,3 +326,5 @@ def test_a_rule_of_ones_own_is_told_what_a_flow_serves() -> None:
     }
     assert {lag for _, lag in lags} == {0, 1}
     assert {flow.iteration for flow in asked} == {0, 1, 2}
+    # Edges are named by their ends.
+    assert all(flow.edge == f"{flow.source}->{flow.destination}" for flow in asked)

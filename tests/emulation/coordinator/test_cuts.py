@@ -106,8 +106,10 @@ def test_a_cut_that_cannot_be_kept_ends_the_run() -> None:
 
     async def gather() -> None:
         keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, refuse))
+        keeper.check()
         for part in [*state("ps0", 2), *state("ps1", 2)]:
             keeper.add(part.task, part)
+        keeper.check()  # it is being written
         try:
             await asyncio.sleep(0.05)
             with pytest.raises(DataError, match="No space left"):

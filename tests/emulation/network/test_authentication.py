@@ -386,3 +386,13 @@ async def test_nobody_there_is_not_taken_for_a_stranger() -> None:
         address = here.address
     with pytest.raises(NodeLost, match="cannot reach"):
         await connect_control(address, identity=W0)
+
+
+@pytest.mark.parametrize("nonce", [None, "x" * 32, b"", b"x" * 31, b"x" * 33])
+def test_a_challenge_has_32_bytes_of_either_side(nonce: Any) -> None:
+    """They come from a stranger."""
+    right = bytes(range(32))
+    assert Challenge(b"key", ("process", "w0"), right, right[::-1]).proof("client")
+    for client, server in ((nonce, right), (right, nonce)):
+        with pytest.raises(NodeMisbehaved, match="no challenge of 32 bytes"):
+            Challenge(b"key", ("process", "w0"), client, server)

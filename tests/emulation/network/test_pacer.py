@@ -504,3 +504,15 @@ def test_how_late_a_frame_left_counts_from_the_end_of_its_fluid() -> None:
 
     assert (sender.late_sends, sender.max_behind, sender.lost_bytes) == (1, 0.5, 21.0)
     assert log.core.count == 3
+
+
+def test_room_for_frames_is_made_where_it_is_missing_and_rows_stay() -> None:
+    frames = FrameLog()
+    first = frames.core.room
+    frames.note(3, 1, 0.5, 0.75, 10)
+
+    frames.reserve(first - 1)
+    assert frames.core.room == first
+    frames.reserve(first + 4)
+    assert frames.core.room == 1 + first + 4
+    assert (frames.core.row[0].edge, frames.core.row[0].iteration) == (3, 1)

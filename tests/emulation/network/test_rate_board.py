@@ -221,3 +221,9 @@ def test_without_memfd_the_name_goes_with_the_holder(
 def test_a_board_without_edges_is_misuse() -> None:
     with pytest.raises(ValueError, match="needs an edge"):
         RateBoard.create(0)
+
+
+def test_a_board_has_no_clock_until_one_is_published() -> None:
+    board = RateBoard.create(2)
+    assert board.clock() is None
+    board.close()

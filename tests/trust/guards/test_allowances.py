@@ -168,7 +168,10 @@ def test_a_number_that_should_not_be_there_is_wrong() -> None:
         assert ("gap" in named) == fires
 
 
-@pytest.mark.parametrize(("bound", "fires"), [(1.0, False), (True, True)])
+@pytest.mark.parametrize(
+    ("bound", "fires"),
+    [(1.0, False), (True, True), (1 - 5e-10, False), (1 + 5e-10, False)],
+)
 def test_a_bound_is_a_number_and_not_true(bound: object, *, fires: bool) -> None:
     """Python counts True as 1, and the only task takes 1 s."""
     sound = chain_of((1.0,))

@@ -97,6 +97,17 @@ def test_a_latency_counts_from_when_the_last_byte_came() -> None:
     assert [*latency(replace(evidence, sent=later))] == []
 
 
+def test_a_task_that_never_ended_has_not_begun_too_early() -> None:
+    evidence = waiting(2.0, 2.0, 2.0, 2.0)
+    evidence.began[1, 3] = np.nan
+    assert [*latency(evidence)]
+    ended = evidence.schedule.task_end.copy()
+    ended[1, 3] = np.nan
+    lost = replace(evidence.schedule, task_end=ended)
+
+    assert [*latency(replace(evidence, schedule=lost))] == []
+
+
 def test_reads_that_were_not_noted_are_never_too_early() -> None:
     assert [*latency(waiting(0.0, 0.0, 0.0, 0.0, latest=True))] == []
 

@@ -254,6 +254,22 @@ def test_a_window_counts_iterations_of_who_ends_a_batch() -> None:
     ]
 
 
+def test_a_gate_begins_no_mini_batch() -> None:
+    """It opens before the worker has ended the iteration before: that may be."""
+    tasks = Task("b.release", "gate", gate=True), Task("b.w", "worker")
+    job = Job(tasks, (Edge(0, 1),), 2)
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+    made = simulate(problem, Realization(np.zeros((2, 2)), np.zeros((1, 2))))
+    schedule = replace(
+        made,
+        task_start=np.array([[0.0, 0.5], [1.0, 3.0]]),
+        task_end=np.array([[0.0, 0.5], [3.0, 5.0]]),
+    )
+    stated = replace(evidence(experiment(1)), schedule=schedule)
+
+    assert not [*window(replace(stated, windows=(("b.", 1),)))]
+
+
 def test_a_window_is_of_one_job_alone() -> None:
     """Job b runs ahead of its worker without bound; a keeps its window of 1."""
     names = {
