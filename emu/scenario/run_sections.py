@@ -137,8 +137,9 @@ class PlacementSection(Section):
 
     # Not ``ifs``, the first that fits: 6.28 s where the search finds 1.95.
     policy: PlacementPolicy = "best"
-    """``best``: a search, never worse than ``etp``, the paper's; ``ifs``: any feasible
-    one; ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
+    """``best``: a search, never worse than ``etp``, the paper's (neither sees deaths,
+    nor the volumes of caches); ``ifs``: any feasible one; ``distdgl``: samplers beside
+    their workers; ``explicit``: see ``tasks``."""
     tasks: dict[Name, Name] = Field(default_factory=dict, examples=[{"s0": "fast0"}])
     """Task -> machine: with ``explicit`` the placement, with every other policy
     pins."""
