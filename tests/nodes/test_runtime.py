@@ -519,7 +519,8 @@ async def test_holder_lets_many_wait_and_none_too_early() -> None:
     timer.close()
 
     assert broken == []
-    assert [seconds for seconds, _ in woken] == [-1.0, 0.01, 0.02, 0.03]
+    # On a busy host several are over when the timer rings.
+    assert sorted(seconds for seconds, _ in woken) == [-1.0, 0.01, 0.02, 0.03]
     assert all(after >= seconds for seconds, after in woken)
 
 
