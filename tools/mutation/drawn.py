@@ -119,7 +119,7 @@ def _attempt(
     folder: Path,
     patience: float,
 ) -> Iterator[Outcome]:
-    """Yield the outcome of faults: in forks what functions hold, in copies the rest."""
+    """Yield the outcome of faults: those seen in forks, then the rest, in copies."""
     attempted = set[str]()
     for outcome in plant_in_forks(sound, faults, folder, len(copies), patience):
         attempted.add(outcome.case)

@@ -3,8 +3,9 @@
 To start Python, import the product and collect tests takes ten seconds of CPU for each
 fault, the tests that see it often milliseconds. Here the seconds are paid once: a fork
 exchanges the code of the functions that a fault changes, and runs its tests. What a
-module does as it is read (constants, defaults, tables) is over before the fork: such a
-fault needs a copy of the tree (`tools.mutation.campaign`).
+module does as it is read (constants, tables, and functions that make them) is over
+before the fork, and what tests start anew reads the tree: a fault that is not seen in a
+fork needs a copy of the tree (`tools.mutation.campaign`).
 
 This module is also the plugin of the pytest that forks.
 """
@@ -26,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import TypeAlias
 
 import pytest
 
@@ -39,6 +41,8 @@ _PULSE = 0.01
 _LONGEST_NAME = 4000
 #: What a fork ends with.
 _FATES = ("alive", "killed", "skipped")
+#: Fates that a copy of the tree would give as well.
+_SEEN = {"killed", "hung"}
 
 
 def plant_in_forks(
@@ -66,7 +70,8 @@ def plant_in_forks(
     Yields
     ------
     Outcome
-        Fate of each fault within functions, as it is known. The others have none.
+        Of each fault that tests see in a fork, as it is known: killed, or hung. The
+        others have none.
 
     Raises
     ------
@@ -198,6 +203,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     return True
 
 
+_Place: TypeAlias = tuple[Path, CodeType]
+"""A file, and the code of a function in it."""
+
+
 class _Results:
     """A plugin that notes the first test that fails, and how many pass."""
 
@@ -229,34 +238,49 @@ class _Forks:
         self._is_sound = dict[str, bool]()
         for file in files:
             importlib.import_module(name_module(file))
-        self._functions = defaultdict[CodeType, list[FunctionType]](list)
+        # Codes are equal by what they do: of twins in two files one is meant.
+        self._functions = defaultdict[_Place, list[FunctionType]](list)
         for function in gc.get_objects():
             if isinstance(function, FunctionType):
-                self._functions[function.__code__].append(function)
+                code = function.__code__
+                self._functions[Path(code.co_filename), code].append(function)
         gc.freeze()  # forks share what they need not look at
 
     def attempt(
         self, fault: DrawnFault, items: Sequence[pytest.Item]
     ) -> Outcome | None:
-        """Return the fate of a fault; None where no function holds it."""
+        """Return the fate of a fault; None where it is not seen here."""
         path = self._tree / fault.file
         text = path.read_text(encoding="utf-8")
         mutant = fault.plant(text)
         exchanged = mutant and exchange_code(path, text, mutant)
-        if not exchanged or not any(code in self._functions for code in exchanged):
+        if not exchanged or not self._can_exchange(exchanged):
             return None
 
         began = time.monotonic()
         fate, seen_by = self._run(items, exchanged)
-        if fate == "killed" and not self._passes(seen_by, items):
-            sound = [item for item in items if self._is_sound.get(item.nodeid, True)]
-            fate, seen_by = self._run(sound, exchanged)
+        while seen_by and not self._passes(seen_by, items):
+            items = [item for item in items if self._is_sound.get(item.nodeid, True)]
+            fate, seen_by = self._run(items, exchanged)
+        if fate not in _SEEN:
+            return None
         return Outcome(
             case=fault.case,
             fate=fate,
             seen_by=seen_by,
             seconds=time.monotonic() - began,
         )
+
+    def _can_exchange(self, exchanged: Mapping[CodeType, CodeType]) -> bool:
+        """Return True where functions have the old code, and can have the new one."""
+        found = False
+        for old, new in exchanged.items():
+            if (Path(old.co_filename), old) in self._functions:
+                found = True
+                # A function keeps the variables that it shares with the one around it.
+                if old.co_freevars != new.co_freevars:
+                    return False
+        return found
 
     def _passes(self, test: str, items: Sequence[pytest.Item]) -> bool:
         """Return True where a test passes without a fault, tried once."""
@@ -303,7 +327,8 @@ class _Forks:
         fate = "killed"
         try:
             for old, new in exchanged.items():
-                for function in self._functions.get(old, []):
+                place = (Path(old.co_filename), old)
+                for function in self._functions.get(place, []):
                     function.__code__ = new
             results = self._run_tests(items)
             os.write(sending, results.failed.encode()[:_LONGEST_NAME])
