@@ -12,6 +12,7 @@ from emu.problem.workloads import parameter_count
 from emu.problem.workloads.exchange import read_exchanges
 from emu.systems.setup import Transfer, ghost_features
 from emu.systems.system import (
+    GRADIENT_MODULES,
     System,
     Variant,
     calling,
@@ -116,6 +117,7 @@ def exchange_system(
         translation=on_demand(f"{module}:TRANSLATION"),
         trainer=calling("emu.training.exchanged:train_exchanged"),
         needs_torch=True,
+        late_modules=GRADIENT_MODULES,
         open_data=calling("emu.graph_data.dependencies:open_dependencies"),
         trained=_trained,
         # With one layer there is no `gradient1`: layer 1 ends the step itself.

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     #: Name of a task -> lengths of the vectors of parameters that it steps.
     Lengths = Mapping[str, tuple[int, ...]]
 
+#: What torch imports where a gradient is handed to ``backward`` or ``grad``: 486
+#: modules in 0.33 s of CPU, in every process and within its first step.
+GRADIENT_MODULES = ("torch.fx.experimental.symbolic_shapes",)
 #: Entry points of this group are `System` records.
 GROUP = "emu.systems"
 
@@ -137,6 +140,9 @@ class System:
     start no other programs."""
     needs_torch: bool = False
     """True where its programs need torch."""
+    late_modules: tuple[str, ...] = ()
+    """Modules that its programs import as they compute: a host that has them imports
+    them once, before it forks processes."""
     guards: tuple[Guard, ...] = ()
     """Guards against what its runs must not show, beside those of every run."""
     open_data: Callable[[JobSettings], None] = lambda _: None

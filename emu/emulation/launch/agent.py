@@ -17,6 +17,7 @@ from emu.emulation.launch.host_report import (
 )
 from emu.emulation.launch.programs import (
     check_allowed,
+    late_modules,
     model_programs,
     modules_to_preload,
     with_keys,
@@ -302,7 +303,8 @@ class Agent:
             check_allowed(programs | model_programs(specs), self._allow)
             self._say(f"starts {len(specs)} processes: {printable(names)}")
             preload = modules_to_preload(programs, compute=compute)
-            await self._forks.fork(specs, preload)
+            late = late_modules(programs, compute=compute)
+            await self._forks.fork(specs, preload, late)
         except NodeMisbehaved as error:
             self._fail("ProgramRefused", str(error))
             raise

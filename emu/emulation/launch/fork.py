@@ -71,12 +71,17 @@ class ForkServer:
         self._following = asyncio.create_task(self._follow(reader))
         self._watching = asyncio.create_task(self._watch(self._process))
 
-    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
+    async def fork(
+        self,
+        specs: Sequence[ProcessSpec],
+        preload: list[str],
+        late: Sequence[str] = (),
+    ) -> None:
         """Order one process per specification, or some of them in one.
 
-        The server imports the modules of ``preload`` first: 1.5-4 s where torch and dgl
-        are needed. Raises OSError when it was not started, or has ended, and RunError
-        when some cannot share a process.
+        The server imports the modules of ``preload`` first, 1.5-4 s where torch and dgl
+        are needed, and those of ``late`` that are there. Raises OSError when it was not
+        started, or has ended, and RunError when some cannot share a process.
         """
         if self._writer is None or self._lost:
             raise BrokenPipeError(self._lost or "the fork server was not started")
@@ -86,7 +91,7 @@ class ForkServer:
         if specs:
             self.patience = specs[0].settings.heartbeat_timeout
         try:
-            self._writer.write(pack({"preload": preload}))
+            self._writer.write(pack({"preload": preload, "late": [*late]}))
             for members in share_processes(specs, usable_cores()):
                 self._writer.write(pack({"fork": members}))
                 await self._writer.drain()

@@ -7,6 +7,7 @@ find or take first, and leaves nothing behind however it ends. Over it come orde
 go notes, msgpack maps behind their lengths:
 
     {"preload": [module, ...]}       import these beside the runtime's
+    {"late": [module, ...]}          import those of these that are there
     {"fork": [specification, ...]}   fork a process that is all of these, once what it
                                      shares with others is made
     {"kill": name}                   kill the process that is this one, of these
@@ -108,6 +109,10 @@ class _ForkServer:
                 self._agent.sendall(pack({"broken": cause}))
                 self._broken = True
                 return
+        for module in order.get("late", ()):
+            # A process imports it later, or a version of torch has another.
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
         if "fork" in order and not self._broken:
             self._watch.patience = order["fork"][0]["settings"]["heartbeat_timeout"]
             self._fork(order["fork"])

@@ -103,6 +103,28 @@ def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
     return list(dict.fromkeys(modules))
 
 
+def late_modules(programs: Collection[str], *, compute: str) -> list[str]:
+    """Return what processes of these import as they compute, where a host has it.
+
+    Nothing where tasks only hold their times (``timed``).
+    """
+    if compute == "timed":
+        return []
+    known_systems = systems().values()
+    # Stores and samplers of p3 are those of dgtp, which imports nothing late.
+    others: set[str] = set()
+    for system in known_systems:
+        if not system.late_modules:
+            others.update(system.programs.values())
+
+    modules: list[str] = []
+    for system in known_systems:
+        late_programs = {*system.programs.values()} - others
+        if not late_programs.isdisjoint(programs):
+            modules += system.late_modules
+    return list(dict.fromkeys(modules))
+
+
 def are_many_for(processes: int, cores: int) -> bool:
     """Return True where so many processes of a host outnumber its cores by far."""
     return processes > _MANY * cores

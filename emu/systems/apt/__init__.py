@@ -12,6 +12,7 @@ from emu.systems.apt.job import PHASES, PROGRAMS, columns_of
 from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
 from emu.systems.system import (
     AS_ONE_DEVICE,
+    GRADIENT_MODULES,
     System,
     Variant,
     calling,
@@ -111,6 +112,7 @@ APT = System(
     on_demand("emu.systems.apt.section:AptSection"),
     programs=PROGRAMS,
     needs_torch=True,
+    late_modules=GRADIENT_MODULES,
     trainer=AS_ONE_DEVICE,
     open_data=calling("emu.systems.training_section:open_fitting"),
     trained=_join,

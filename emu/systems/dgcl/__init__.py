@@ -12,6 +12,7 @@ from emu.systems.dgcl.job import CARRIES, PROGRAMS
 from emu.systems.setup import Transfer, ghost_features
 from emu.systems.system import (
     AS_ONE_DEVICE,
+    GRADIENT_MODULES,
     System,
     calling,
     initial_weights,
@@ -60,6 +61,7 @@ DGCL = System(
     },
     translation=on_demand("emu.systems.dgcl.section:TRANSLATION"),
     needs_torch=True,
+    late_modules=GRADIENT_MODULES,
     trainer=AS_ONE_DEVICE,
     open_data=calling("emu.systems.dgcl.plans:open_plans"),
     trained=lambda _, results: results["d0.layer1"]["parameters"],

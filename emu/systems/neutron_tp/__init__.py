@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.column_slices import STAGES
-from emu.systems.system import AS_ONE_DEVICE, System, calling, on_demand
+from emu.systems.system import (
+    AS_ONE_DEVICE,
+    GRADIENT_MODULES,
+    System,
+    calling,
+    on_demand,
+)
 
 if TYPE_CHECKING:
     from emu.systems.system import Holders, Lengths
@@ -40,6 +46,7 @@ NEUTRON_TP = System(
     translation=on_demand(f"{_SECTION}:TRANSLATION"),
     trainer=AS_ONE_DEVICE,  # with all products ahead of all sums
     needs_torch=True,
+    late_modules=GRADIENT_MODULES,
     open_data=calling("emu.graph_data:open_for"),
     trained=lambda _, results: results[_FIRST]["parameters"],
     step_kinds=("dense_gradient",),

@@ -15,6 +15,7 @@ from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
 from emu.systems.system import (
     AS_ONE_DEVICE,
+    GRADIENT_MODULES,
     System,
     Variant,
     on_demand,
@@ -151,6 +152,7 @@ P3 = System(
     on_demand("emu.systems.p3.section:P3JobSection"),
     programs=PROGRAMS,
     needs_torch=True,
+    late_modules=GRADIENT_MODULES,
     trainer=AS_ONE_DEVICE,
     guards=(no_features,),
     open_data=open_columns_of,

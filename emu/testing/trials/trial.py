@@ -187,7 +187,7 @@ class Forks(Children):
     async def start(self) -> None:
         """Do nothing: everything is imported."""
 
-    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:  # noqa: ARG002 -- as a fork server
+    async def fork(self, specs: Sequence[ProcessSpec], *_modules: object) -> None:
         """Start a process per specification, which imports what it needs."""
         module, _, _ = RUNTIME.partition(":")
         runtime = importlib.import_module(module)

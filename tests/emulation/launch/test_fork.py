@@ -33,10 +33,13 @@ class Ends:
         self.lost: list[str] = []
         self.server = ForkServer(self.codes.__setitem__, self.lost.append)
 
-    async def start(self, *processes: str, preload: Sequence[str] = ()) -> None:
+    async def start(
+        self, *processes: str, preload: Sequence[str] = (), late: Sequence[str] = ()
+    ) -> None:
         """Fork one process per name; the name says what it does."""
         await self.server.start()
-        await self.server.fork([process_spec(name) for name in processes], [*preload])
+        specs = [process_spec(name) for name in processes]
+        await self.server.fork(specs, [*preload], late)
 
     def children(self) -> dict[str, psutil.Process]:
         """Return the forked processes by name, and the server as such."""
@@ -46,12 +49,12 @@ class Ends:
 
 @contextlib.asynccontextmanager
 async def forking(
-    monkeypatch: pytest.MonkeyPatch, *processes: str
+    monkeypatch: pytest.MonkeyPatch, *processes: str, late: Sequence[str] = ()
 ) -> AsyncIterator[Ends]:
     path = f"{HERE / 'programs'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     monkeypatch.setenv("PYTHONPATH", path)
     ends = Ends()
-    await ends.start(*processes)
+    await ends.start(*processes, late=late)
     try:
         yield ends
     finally:
@@ -95,6 +98,18 @@ async def test_processes_have_what_was_prepared_before_their_fork(
         await until(lambda: len(ends.codes) == 3)
 
     assert ends.codes == {"exit 0": 0, "count a": 2, "count b": 3}
+
+
+async def test_late_modules_are_imported_before_the_fork_where_they_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = ["no_such_library", "colorsys"]
+    names = [f"imported {module}" for module in (*late, "chunk")]
+    async with forking(monkeypatch, *names, late=late) as ends:
+        await until(lambda: len(ends.codes) == 3)
+
+    assert ends.codes == dict(zip(names, (0, 1, 0), strict=True))
+    assert not ends.lost
 
 
 @pytest.mark.parametrize(

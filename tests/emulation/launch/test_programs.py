@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from emu.emulation.launch.programs import (
     RUNTIME,
     check_allowed,
+    late_modules,
     model_programs,
     modules_to_preload,
     program_path,
@@ -24,6 +25,7 @@ from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import NodeMisbehaved, RunError
 from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.system import GRADIENT_MODULES, systems
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
 TIMED = "emu_nodes.timed:Timed"
@@ -38,6 +40,16 @@ def test_torch_is_preloaded_only_where_it_is_needed() -> None:
     assert heavy not in modules_to_preload(trains, compute="timed")
     both = modules_to_preload({"a.b:C", "a.b:D"}, compute="timed")
     assert both.count("a.b") == 1
+
+
+def test_what_torch_imports_for_gradients_is_imported_before_the_fork() -> None:
+    hands_gradients = {systems()["p3"].programs["model_backward"], TIMED}
+    # p3 has some of these as well.
+    none_handed = {*PROGRAMS.values(), "mine.train:Trainer"}
+
+    assert late_modules(hands_gradients, compute="real") == [*GRADIENT_MODULES]
+    assert late_modules(hands_gradients, compute="timed") == []
+    assert late_modules(none_handed, compute="real") == []
 
 
 def test_product_s_own_programs_and_named_ones_are_allowed() -> None:

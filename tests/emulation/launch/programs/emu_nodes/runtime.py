@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ def prepare(descriptions: list[dict[str, Any]]) -> None:
 
 
 def main(descriptions: list[dict[str, Any]]) -> int:
-    """Exit with a status or how many were prepared, raise, or sleep."""
+    """Exit with a status, how many were prepared, or if it is there; raise; sleep."""
     what, _, status = descriptions[0]["process"].partition(" ")
     if what == "raise":
         raise ArithmeticError(what)
@@ -23,4 +24,6 @@ def main(descriptions: list[dict[str, Any]]) -> int:
         time.sleep(60)
     if what == "count":
         return len(PREPARED)
+    if what == "imported":
+        return int(status in sys.modules)
     return int(status)
