@@ -25,7 +25,7 @@ from emu.systems.training_section import feature_bytes
 from emu.units import format_size
 
 Floats: TypeAlias = NDArray[np.float64]
-#: Number of a machine, of each of some.
+#: Numbers of machines: where one end of each edge of a job stands.
 Homes: TypeAlias = NDArray[np.int64]
 #: Bytes by machine.
 Sizes: TypeAlias = dict[str, float]
@@ -73,15 +73,15 @@ class _Payloads:
     def most_possible(self, senders: Homes, receivers: Homes, count: int) -> Floats:
         """Return the bytes of all payloads by machine: no fewer than at any time.
 
-        ``senders``, ``receivers``: the machine of each end of an edge, of so many.
+        ``senders``, ``receivers``: the machine of each end of an edge, below ``count``.
         """
         sizes = self._totals + self._largest
         sender = senders[self._edges]
         receiver = receivers[self._edges]
         most = np.bincount(sender, weights=sizes, minlength=count)
-        # An edge within a machine is one of it.
-        leaving = sizes * (receiver != sender)
-        most += np.bincount(receiver, weights=leaving, minlength=count)
+        # What stays within a machine is counted already, where it is sent.
+        coming = sizes * (receiver != sender)
+        most += np.bincount(receiver, weights=coming, minlength=count)
         scaled = _ROUNDING * _ABOVE * most
         return np.asarray(scaled, np.float64)
 

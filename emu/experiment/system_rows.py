@@ -129,7 +129,11 @@ def _check_alternatives(
 
 
 class _Attempts:
-    """Trials of rows, of each of which the fastest is kept: its answer is the same."""
+    """Trials of rows, of each of which the fastest is kept with its experiment.
+
+    `Row.choose` mostly takes that one, and the answer then needs no other preparation;
+    it may take an earlier trial that is hardly slower, which is prepared again.
+    """
 
     def __init__(self, questions: Sequence[Question], rows: Sequence[Row]) -> None:
         self._questions = questions
@@ -139,8 +143,10 @@ class _Attempts:
     def try_on(self, number: int, machines: Machines) -> Trial:
         """Return how fast a row is on some machines, without its experiment."""
         trial = self._rows[number].try_on(machines)
-        # With a target the answer is of another length.
-        if self._questions[number].target is None:
+        question = self._questions[number]
+        # With a target the answer is of another length, and what is prepared until an
+        # accuracy holds a job of that length in place of the row's own.
+        if question.target is None and question.scenario.until is None:
             fastest = self._fastest.setdefault(number, trial)
             if trial.seconds < fastest.seconds:
                 self._fastest[number] = trial

@@ -186,7 +186,8 @@ def draw_counts(
     sizes = np.empty(hops + 1, np.int64)
     sizes[0] = len(seeds)
 
-    most = min(max(fanouts), structure.vertices)
+    # Not by the number of vertices: a file of others may list one of them twice.
+    most = min(max(fanouts), structure.most_neighbours)
     room = _room_of(structure.vertices, hops, most)
     room.vertices[: len(seeds)] = seeds
     room.places[seeds] = np.arange(len(seeds))
@@ -259,18 +260,21 @@ def _room_of(vertices: int, hops: int, fanout: int) -> _Room:
     places = places_of(vertices)
     drawn = hops * vertices
     edges = lib.DRAWN_AT_ONCE + fanout
-    if (
-        room is None
-        or room.places is not places
-        or len(room.drawn) < drawn
-        or len(room.edges) < edges
-    ):
-        room = _Room(
-            places=places,
-            # As many as there are places, which may be those of a larger graph.
-            vertices=np.empty(len(places) + 1, np.int32),
-            drawn=np.empty(drawn, np.int32),
-            edges=np.empty(edges, np.int64),
-        )
-        _of_thread.room = room
+    if room is not None:
+        # In no size below the last one: plans may take turns, of which one needs more
+        # here and another there.
+        drawn = max(drawn, len(room.drawn))
+        edges = max(edges, len(room.edges))
+        is_same_size = (len(room.drawn), len(room.edges)) == (drawn, edges)
+        if room.places is places and is_same_size:
+            return room
+
+    room = _Room(
+        places=places,
+        # As many as there are places, which may be those of a larger graph.
+        vertices=np.empty(len(places) + 1, np.int32),
+        drawn=np.empty(drawn, np.int32),
+        edges=np.empty(edges, np.int64),
+    )
+    _of_thread.room = room
     return room

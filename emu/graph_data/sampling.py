@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -71,6 +72,12 @@ class Structure:
     def degrees(self) -> Ids:
         """Number of neighbours of every vertex."""
         return np.diff(self.indptr)
+
+    @cached_property
+    def most_neighbours(self) -> int:
+        """Number of neighbours of the vertex that has the most."""
+        most = self.degrees.max(initial=0)
+        return int(most)
 
     def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         """Return the neighbours of vertices, one's after another's.

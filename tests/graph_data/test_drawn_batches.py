@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from emu.graph_data import BatchPlan, sample_batch
 from emu.graph_data.caches import batch_counts, count_samples
 from emu.graph_data.dataset import open_dataset
-from emu.graph_data.drawn_batches import DrawnBatch, KeptBatches, draw_counts
+from emu.graph_data.drawn_batches import (
+    DrawnBatch,
+    KeptBatches,
+    _room_of,
+    draw_counts,
+)
 from emu.graph_data.sampling import SampledBatch, Structure
 from emu.host.stream_key import stream_key
 from emu.problem.workloads import SampleCounts
@@ -151,6 +156,38 @@ def test_what_is_counted_without_lists_is_that_of_the_sampled_batch(
         early = rng.permutation(vertices)[:5]
         counted = batch_counts(found, owner, 5, hits, early)
         assert counted == _counts_by_hand(sampled, owner, 5, hits, early)
+
+
+@pytest.mark.parametrize("fanout", [50_000, 19_000])
+def test_neighbours_that_are_listed_again_are_drawn_again(fanout: int) -> None:
+    """As a file of others may hold them: more neighbours than there are vertices."""
+    degrees = [20_000, 1, 0]
+    structure = Structure(
+        indptr=np.concatenate([[0], np.cumsum(degrees)]),
+        indices=np.arange(sum(degrees), dtype=np.int32) % 3,
+    )
+    seeds, stream = np.array([1, 0]), stream_key(1)
+    sampled = sample_batch(structure, seeds, fanouts=(2, fanout), stream=stream)
+    expected = DrawnBatch.of(sampled, edges=True)
+
+    found = draw_counts(
+        structure, seeds, fanouts=(2, fanout), stream=stream, edges=True
+    )
+
+    assert found.sizes == expected.sizes
+    np.testing.assert_array_equal(found.vertices, expected.vertices)
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    np.testing.assert_array_equal(found.sources, expected.sources)
+
+
+def test_plans_that_take_turns_share_a_room() -> None:
+    """One has more hops, the other draws more neighbours of a vertex."""
+    plans = [(9, 3, 2), (9, 1, 1000)]
+    for vertices, hops, fanout in plans:
+        _room_of(vertices, hops, fanout)
+
+    rooms = {id(_room_of(*plan)) for plan in 3 * plans}
+    assert len(rooms) == 1
 
 
 def _counts_by_hand(

@@ -54,7 +54,7 @@ class TaskMoveKeys(TypedDict):
     """``task`` from one machine to another one."""
     placement: PlacementKeys
     edit: dict[str, Any]
-    """The same as `write_edit` has it."""
+    """Keys of the scenario that place tasks so."""
 
 
 @dataclass(frozen=True, eq=False)

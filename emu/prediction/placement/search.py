@@ -39,7 +39,7 @@ def endless(cluster: Cluster, policy: str) -> InfeasiblePlacement:
             "carries nothing any more, write for how long it is cut (events, for)"
         )
 
-    # The rules of emu give every flow over links that carry something a rate in time.
+    # No link is cut for good here: the rules of emu give every flow a rate in time.
     if policy_named(policy).rates is not None:
         return InfeasiblePlacement(
             f"no placement was found with which the job ends: {policy} leaves flows "

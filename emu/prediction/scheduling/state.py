@@ -277,6 +277,18 @@ class State:
             self.c.log.tuning_room = len(larger)
 
     @property
+    def sending(self) -> list[int]:
+        """The edges with an active flow, at whatever rate; none that wait in a line."""
+        slot = self._kept[1].c.slot
+        count = self.c.length[lib.PRESENT]
+        edges: list[int] = []
+        for group in ffi.unpack(self.c.present, count):
+            active = self.c.fluid[group].active
+            start = self.c.mark_edge + slot[group]
+            edges += ffi.unpack(start, active)
+        return edges
+
+    @property
     def queued(self) -> list[int]:
         """The tasks that wait for a slot, or for the end of the instant."""
         count = self.c.length[lib.QUEUED]

@@ -190,7 +190,9 @@ class _Run:
 
         self.problem = problem
         self.step = step
-        self.layout = placed_layout(problem, rate_policy(policy))
+        rule = rate_policy(policy)
+        self.is_own_rule = rule.rates is not None
+        self.layout = placed_layout(problem, rule)
         self.after = expectation(
             self.layout, plain(profile.times), plain(profile.volumes)
         )
@@ -221,11 +223,16 @@ class _Run:
 
         self.layout.job.check()
         if math.isnan(end):  # C raises nothing: so it says that tasks are left
-            raise SchedulingError(_describe_stuck(self.problem, state))
+            story = _describe_stuck(
+                self.problem,
+                state,
+                own_rule=self.is_own_rule,
+            )
+            raise SchedulingError(story)
         return float(end), state
 
 
-def _describe_stuck(problem: Problem, state: State) -> str:
+def _describe_stuck(problem: Problem, state: State, *, own_rule: bool) -> str:
     """Return a text on tasks that never start, flows cut off, holders of slots."""
     tasks_left = np.flatnonzero(state.ended < problem.job.rounds)
     # All tasks behind one that is stuck are left: the first few are enough to see.
@@ -233,9 +240,11 @@ def _describe_stuck(problem: Problem, state: State) -> str:
     reasons = [
         f"nothing would ever start {', '.join(names)}",
         *_cut_flows(problem, state),
-        *_idle_flows(problem, state),
         *_awaited_slots(problem, state),
     ]
+    # A rule of emu may have flows queue behind one that is cut off, which is named.
+    if own_rule:
+        reasons += _idle_flows(problem, state)
     return "; ".join(reasons)
 
 
@@ -264,21 +273,19 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
 
 
 def _idle_flows(problem: Problem, state: State) -> Iterator[str]:
-    """Yield a text on flows over links that carry something, without a rate.
+    """Yield a text on active flows over links that carry something, without a rate.
 
-    Rules of emu leave none: a rule of one's own may.
+    A flow that waits for its turn on a channel is not active: no rule is asked of it.
     """
     cut_ports = set(problem.links.steps.cut_for_good)
     names = []
-    for edge, hops in enumerate(problem.hops):
-        if not hops:
-            continue
+    for edge in sorted(state.sending):
+        hops = problem.hops[edge]
         crossed_cuts = cut_ports.intersection(hops)
         if crossed_cuts:
             continue
-        if _waits(state, edge):
-            name = _name_flow(problem, state, edge)
-            names.append(name)
+        name = _name_flow(problem, state, edge)
+        names.append(name)
 
     first_names = names[:3]
     if first_names:

@@ -197,7 +197,8 @@ _latest = deque[tuple[_NamedEdges, EdgeColumns]](maxlen=4)
 
 def _edges_of(named: _NamedEdges, tasks: Sequence[Task]) -> tuple[Edge, ...]:
     """Return the very edges that were built last, if they were of the same names."""
-    for known, columns in _latest:
+    # A copy, made at once: another thread may append while these are compared.
+    for known, columns in tuple(_latest):
         if known == named:
             return columns.edges
 

@@ -354,6 +354,22 @@ def test_a_rule_that_gives_nothing_is_stuck_and_named() -> None:
     assert nowhere.value.key == "schedule.policy"
 
 
+def test_a_flow_that_waits_for_its_turn_on_a_channel_has_no_rate_to_get() -> None:
+    """Three go over one channel, and one beside it; the rule gives nothing to any."""
+    channels = ("k", "", "k", "k")
+    tasks = [Task(name, "x") for name in "abcde"]
+    edges = [Edge(0, 1 + place, channel=name) for place, name in enumerate(channels)]
+    machines = Machine("m0", 8.0, 9.0), Machine("m1", 7.0, 6.0)
+    placement = Placement((0, 1, 1, 1, 1))
+    problem = Problem(Cluster(machines), Job((*tasks,), (*edges,), 1), placement)
+    run = Realization(np.ones((5, 1)), np.ones((4, 1)))
+
+    with pytest.raises(SchedulingError, match="nothing would ever start") as stuck:
+        simulate(problem, run, returning("[0 for _ in flows]"))
+    first, beside = "a->b (iteration 0)", "a->c (iteration 0)"
+    assert f"the rule for rates gives {first}, {beside} no rate" in str(stuck.value)
+
+
 def test_an_audit_asks_again_and_finds_another_rule() -> None:
     problem, realization = two_machine_example(3)
     schedule = simulate(problem, realization, "fifo", record_rates=True)

@@ -48,6 +48,24 @@ def test_a_link_that_is_cut_for_good_is_named_with_the_last_cut() -> None:
         simulate(*one_flow(*cuts))
 
 
+@pytest.mark.parametrize(
+    ("policy", "channel"), [("fifo", ""), ("oes", "c"), ("maxmin", "")]
+)
+def test_what_queues_behind_a_flow_that_is_cut_off_is_no_reason(
+    policy: str, channel: str
+) -> None:
+    tasks = Task("a", "a"), Task("b", "b"), Task("c", "c")
+    edges = Edge(0, 1, channel=channel), Edge(0, 2, channel=channel)
+    machines = (*MACHINES, Machine("m2", 10.0, 10.0))
+    cluster = Cluster(machines, changes=(CapacityChange(2.0, "m1 in", 0.0),))
+    problem = Problem(cluster, Job(tasks, edges, 1), Placement((0, 1, 2)))
+    realization = Realization(np.ones((3, 1)), np.array([[40.0], [40.0]]))
+
+    with pytest.raises(SchedulingError, match=r"a->b .*carries nothing") as stuck:
+        simulate(problem, realization, policy)
+    assert "the rule for rates" not in str(stuck.value)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "mrtf", "sebf_madd", "fifo"])
 @pytest.mark.parametrize(
     ("changes", "end"),

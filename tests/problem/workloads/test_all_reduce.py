@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from emu.problem import Edge, Job, Task
-from emu.problem.workloads import part_bounds, steps_of
+from emu.problem.workloads import all_reduce, part_bounds, steps_of
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
@@ -183,3 +184,29 @@ def test_edges_that_were_built_before_are_those_of_building_anew(
         again = build_named_job(tasks, edges, 5, {"of": "another"}, window=window)
         assert again.edges is first.edges
         assert again.columns is first.columns
+
+
+def test_edges_that_another_thread_builds_meanwhile_disturb_no_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It appends its own while those that were built last are compared."""
+    latest = deque[Any](maxlen=4)
+
+    class Slow:
+        @override
+        def __hash__(self) -> int:
+            return 0
+
+        @override
+        def __eq__(self, other: object) -> bool:
+            latest.append((None, None))
+            return False
+
+    latest.append((Slow(), None))
+    monkeypatch.setattr(all_reduce, "_latest", latest)
+    tasks = [Task("a", "worker"), Task("b", "worker")]
+    edges = [NamedEdge("a", "b")]
+
+    job = build_named_job(tasks, edges, 1, {})
+    assert [(edge.source, edge.destination) for edge in job.edges] == [(0, 1)]
+    assert len(latest) == 3
