@@ -313,6 +313,10 @@ def explain(
 
         experiment, schedule = ask(_ready(what)).first
         is_chosen = experiment.unchosen is not None
+        with_deaths = None
+        # A machine may die that holds nothing now: a change may put tasks there.
+        if experiment.scenario.states_deaths:
+            with_deaths = partial(makespan_of, experiment)
         return explain_schedule(
             schedule,
             experiment.realization,
@@ -320,7 +324,7 @@ def explain(
             emulated=False,
             helpful=helpful,
             stated=ScenarioEdits(experiment.scenario, chosen=is_chosen),
-            with_deaths=partial(makespan_of, experiment) if experiment.kills else None,
+            with_deaths=with_deaths,
             watch=watch,
         )
     return what.explain(helpful=helpful, run_code=run_code)

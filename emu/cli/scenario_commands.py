@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -38,8 +38,13 @@ from emu.systems.job_section import MOST_EDGES, TRANSLATED
 from emu.systems.system import systems
 from emu.units import RATE
 
+if TYPE_CHECKING:
+    from emu.interchange.workload import Workload
+
 #: File beside a copied scenario, from which its editor knows keys and values.
 _SCHEMA = "emu.schema.json"
+#: NIC of every machine of a trace that states none, where no other is asked for.
+_NIC = "10 Gbit/s"
 
 
 @app.command()
@@ -328,7 +333,9 @@ def _print_import(name: str, facts: dict[str, Any], lines: list[str]) -> None:
 def import_workload(
     files: list[Path] = argument("FILE...", "Trace or workflow of others."),
     target: Path = option("--out -o NAME.json", "Scenario to write.", ...),
-    nic: str = option("RATE", "NIC of every machine, in and out.", "10 Gbit/s"),
+    nic: str | None = option(
+        "RATE", f"NIC of every machine, in and out; default: {_NIC}.", None
+    ),
     latency: str = option("TIME", "From a NIC to any other.", ""),
     copies: int = option("N", "Ranks that have this one Chakra trace.", 0, min=0),
     time_scale: float = option(
@@ -364,29 +371,45 @@ def import_workload(
     workload = read_workload(
         *files, copies=copies, in_order=in_order, time_scale=time_scale, large=large
     )
-    # Read here, so that an error names the option and no key of the new file.
-    if nic:
-        seconds(nic, "--nic", RATE)
-    if latency:
-        seconds(latency, "--latency")
+    nic = _nic_of_others(workload, nic, latency)
     text = json.dumps(workload.scenario(target.stem, nic, latency))
     write_atomic(target, text)
 
-    for note in workload.notes:
-        typer.echo(note)
-    for operation, count in workload.left_out.most_common():
-        if count:
-            typer.echo(f"left out: {operation}, {count:,} times")
-    if not workload.states_nics:
-        typer.echo(
-            f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
-        )
-    if not workload.rule:
-        typer.echo("rates by oes: the file names no rule (schedule.policy)")
+    for line in _describe_import(workload, nic, latency):
+        typer.echo(line)
     # Every value but the first of its list has a comma before it: these signs are about
     # as many as values, without reading the text again.
     is_big = sum(map(text.count, ",[{")) > MOST_VALUES or workload.edges > MOST_EDGES
     typer.echo(f"next: emu simulate {target}{' --large' if is_big else ''}")
+
+
+def _nic_of_others(workload: Workload, nic: str | None, latency: str) -> str:
+    """Return the NIC of machines that have none; errors name the option.
+
+    Read here, where no key of the new file stands for the option.
+    """
+    if workload.states_nics:
+        for name, value in (("--nic", nic), ("--latency", latency)):
+            if value:
+                problem = f"the trace states its NICs: leave {name} out"
+                raise ScenarioError(problem, file=name)
+    if nic:
+        seconds(nic, "--nic", RATE)
+    if latency:
+        seconds(latency, "--latency")
+    return _NIC if nic is None else nic
+
+
+def _describe_import(workload: Workload, nic: str, latency: str) -> Iterator[str]:
+    """Yield what a scenario of others has from elsewhere, and what it leaves out."""
+    yield from workload.notes
+    for operation, count in workload.left_out.most_common():
+        if count:
+            yield f"left out: {operation}, {count:,} times"
+    if not workload.states_nics:
+        yield f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
+    if not workload.rule:
+        yield "rates by oes: the file names no rule of emu (schedule.policy)"
 
 
 Action = StrEnum("Action", "LIST FETCH CLEAR")

@@ -132,7 +132,7 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     keys = list(points[0].values)
     table = sweep_table(rows, keys, by_makespan=has_target)
     console.print(table)
-    for figure_table in sweep_figure_tables(rows, keys):
+    for figure_table in sweep_figure_tables(rows, keys, by_makespan=has_target):
         console.print(figure_table)
 
 

@@ -26,6 +26,8 @@ from emu.interchange.workload import (
     plain_name,
     reduce_edges,
 )
+from emu.names import printable
+from emu.prediction.rate_policies import RATE_POLICIES
 from emu.units import DURATION, RATE
 
 #: Attributes that are read. Seconds, control and channel are those of `chakra_out`, for
@@ -57,8 +59,6 @@ _METADATA = {
     "gate",
     "rule",
 }
-#: Names of rules for rates: what runs a file of code is none, whatever a trace says.
-_RULE = re.compile(r"[a-z_]+")
 #: End of a name whose number is of a version and would pass for a rank.
 _VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
@@ -208,10 +208,11 @@ class _Job:
                 left_out[f"attribute {name}"] += 1
 
     def _take_rule(self, rule: str) -> None:
-        if _RULE.fullmatch(rule):
+        # A scenario may also name a file of code as its rule: a trace must not.
+        if rule in RATE_POLICIES:
             self.workload.rule = rule
         else:
-            self.workload.left_out["metadata rule"] += 1
+            self.workload.left_out[f"metadata rule {printable(rule)}"] += 1
 
     def _add_machine(self, rank: int, metadata: Data) -> None:
         """Take the machine of a rank as its metadata name it, with its NIC."""

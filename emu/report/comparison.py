@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -227,6 +227,10 @@ COLUMNS = (">makespan", ">± (95 %)", ">change")
 _PRICES = {"cost": ">cost", "value": ">value / (s $)"}
 #: Figures of emulated points, and their columns.
 _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
+#: The figure that unequal points are ranked by, and its column.
+_PACE = {"samples_per_second": ">samples per s"}
+#: Keys beside which a narrow terminal has room for a column of `_PACE`.
+_KEYS_BESIDE_PACE = 1
 #: Characters that a column of a key keeps: its name and values are folded.
 _NARROWEST = 6
 
@@ -239,6 +243,7 @@ def sweep_table(
     Every combination is compared with the best, seed by seed: a difference within its
     own 95 % interval is a tie. Where not all train on as many samples, the best has
     most of them per second; unless ``by_makespan``, where all train to an accuracy.
+    Of several keys, `sweep_figure_tables` has these figures.
 
     ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary.
     """
@@ -266,8 +271,9 @@ def sweep_table(
     best = min(seconds, key=lambda group: means[group])
 
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    if uneven:
-        columns.append(">samples per s")
+    has_pace = uneven and len(keys) <= _KEYS_BESIDE_PACE
+    if has_pace:
+        columns += _PACE.values()
     table = plain_table("", *columns)
     _keep_keys(table, len(keys))
     for group, by_seed in groups.items():
@@ -279,9 +285,8 @@ def sweep_table(
             str(len(by_seed)),
             write_pair(change),
         ]
-        if uneven:
-            paces = [figures["samples_per_second"] for figures in by_seed.values()]
-            cells.append(_write_mean(paces, lambda mean: format_number(mean, 4)))
+        if has_pace:
+            cells.append(_write_pace_of(by_seed.values()))
         style = "bold" if group == best else ""
         table.add_row(*cells, style=style)
     if uneven:
@@ -289,12 +294,19 @@ def sweep_table(
     return table
 
 
-def sweep_figure_tables(rows: Sequence[Row], keys: Sequence[str]) -> Iterator[Table]:
-    """Yield how far runs of each combination were off, and what it costs, if known.
+def sweep_figure_tables(
+    rows: Sequence[Row], keys: Sequence[str], *, by_makespan: bool = False
+) -> Iterator[Table]:
+    """Yield how fast each combination trains, how far off it was, and what it costs.
 
-    Tables of their own: beside the makespans they would not fit into 80 columns.
+    Each where it is known and, as of `sweep_table`, counts. Tables of their own: beside
+    the makespans they would not fit into 80 columns.
     """
     figures_of_all = [row["figures"] for row in rows]
+    uneven = not by_makespan and _is_uneven(figures_of_all)
+    if uneven and len(keys) > _KEYS_BESIDE_PACE:
+        pace_writers = {"samples_per_second": _write_pace}
+        yield _figure_table("Pace", rows, keys, _PACE, pace_writers)
     # A column of errors says nothing of points that were not emulated.
     if all(_ERRORS.keys() <= figures.keys() for figures in figures_of_all):
         writers = dict.fromkeys(_ERRORS, format_ratio)
@@ -341,6 +353,16 @@ def _write_mean(values: Sequence[float], write: Callable[[float], str]) -> str:
         return ""
     mean = interval(values).mean
     return write(mean)
+
+
+def _write_pace_of(figures: Iterable[Row]) -> str:
+    """Return the mean of samples per second."""
+    paces = [row["samples_per_second"] for row in figures]
+    return _write_mean(paces, _write_pace)
+
+
+def _write_pace(samples_per_second: float) -> str:
+    return format_number(samples_per_second, 4)
 
 
 def _makespan(figures: Row) -> float:

@@ -415,10 +415,12 @@ def placement_text(problem: Problem) -> str:
     if section := edit["placement"]:
         return "\n".join(_placement_lines(section))
 
-    lines = [f"place_jobs: {edit['place_jobs']}", "jobs:"]
+    # What the file may state of jobs placed together is refused of others: null.
+    lines = [f"place_jobs: {edit['place_jobs']}"]
+    lines += ["joint_cost: null", "placement: null", "jobs:"]
     for position, name in enumerate(problem.job.job_names):
         section = edit[f"jobs[{position}].placement"]
-        lines.append(f"  - name: {name}")
+        lines += [f"  - name: {name}", "    weight: null"]
         lines += [f"    {line}" for line in _placement_lines(section)]
     return "\n".join(lines)
 

@@ -97,10 +97,7 @@ def _searches_judge_the_run(scenario: Scenario, job: Job) -> bool:
     if copy_names(job) or keeps_rows(job):
         return False
 
-    failures = scenario.failures
-    has_drawn_deaths = failures is not None and failures.mortal > 0.0
-    has_deaths = any(event.kill for event in scenario.events)
-    if has_deaths or has_drawn_deaths:
+    if scenario.states_deaths:
         return False
     sections = [section for _, _, section in scenario.each_job()]
     return not any(section.rings_follow_placement for section in sections)

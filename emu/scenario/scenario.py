@@ -272,6 +272,13 @@ class Scenario(sections.FileSection):
             return events_section.DEFAULT_RECOVERY
         return self.recovery
 
+    @property
+    def states_deaths(self) -> bool:
+        """True where events or failures kill, wherever its tasks stand."""
+        failures = self.failures
+        has_drawn_deaths = failures is not None and failures.mortal > 0.0
+        return has_drawn_deaths or any(event.kill for event in self.events)
+
     def kills(self, problem: Problem) -> tuple[Kill, ...]:
         """Return what is killed of a placed job, by time.
 

@@ -322,10 +322,7 @@ def _deaths(scenario: Scenario) -> Problems:
     Nothing where that needs training, or code of others.
     """
     is_killed = any(event.kill for event in scenario.events)
-    failures = scenario.failures
-    is_mortal = failures is not None and failures.mortal
-    somebody_dies = is_killed or is_mortal
-    if scenario.until is not None or not somebody_dies:
+    if scenario.until is not None or not scenario.states_deaths:
         return
 
     try:

@@ -383,6 +383,7 @@ def _list_excesses(figures: HostFigures) -> list[str]:
     """Return which figures of the host are out of order."""
     lag = figures.loop_lag_max
     late = figures.pacer_lag_max
+    payload = "payload" if figures.late_sends == 1 else "payloads"
 
     excesses = {
         f"the cores were {100 * figures.cpu_busy:.0f} % busy": figures.cpu_busy > _BUSY,
@@ -396,7 +397,7 @@ def _list_excesses(figures: HostFigures) -> list[str]:
         f"({1e3 * figures.loop_lag_mean:.2f} ms on average)": lag > _LAG,
         f"a pacer woke {1e3 * late:.0f} ms late "
         f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)": late > _LAG,
-        f"{figures.late_sends} payloads left over 1 ms late, the worst by "
+        f"{figures.late_sends} {payload} left over 1 ms late, the worst by "
         f"{1e3 * figures.max_behind:.0f} ms of wall time": figures.late_sends > 0,
     }
     return [text for text, is_beyond in excesses.items() if is_beyond]

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import emu
+from emu.cli.app import app
 from emu.interchange.chakra_out import write_traces
 from emu.interchange.workload_formats import read_workload
 from emu.prediction.simulation import simulate
@@ -98,9 +100,38 @@ def test_the_rule_comes_back_or_what_it_goes_by_is_named(
         assert after.makespan != emu.simulate(emu.loads(UNEQUAL)).makespan
 
 
-def test_a_trace_names_no_code_as_its_rule(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rule", ["evil.py:Rule", "a_rule_to_come"])
+def test_a_trace_names_no_code_and_no_unknown_word_as_its_rule(
+    rule: str,
+    tmp_path: Path,
+) -> None:
     placed = emu.place(emu.loads(UNEQUAL))
-    write_traces(placed.problem, placed.realization, tmp_path, "evil.py:Rule")
+    write_traces(placed.problem, placed.realization, tmp_path, rule)
     workload = read_workload(tmp_path / "task.0.et")
-    assert "schedule" not in workload.scenario("again", "1 Gbit/s")
-    assert workload.left_out["metadata rule"] == len(placed.problem.job.tasks)
+    content = workload.scenario("again", "1 Gbit/s")
+    assert "schedule" not in content
+    assert workload.left_out[f"metadata rule {rule}"] == len(placed.problem.job.tasks)
+    emu.simulate(emu.loads(json.dumps(content)))
+
+
+@pytest.mark.parametrize(
+    "given", [("--nic", "10 Gbit/s"), ("--latency", "1 ms")], ids=" ".join
+)
+def test_nics_that_a_trace_states_are_not_stated_again(
+    given: tuple[str, str],
+    tmp_path: Path,
+) -> None:
+    """Both were ignored without a word."""
+    placed = emu.place(emu.loads(UNEQUAL))
+    write_traces(placed.problem, placed.realization, tmp_path, "oes")
+    target = tmp_path / "again.json"
+    command = ["import-workload", str(tmp_path / "task.0.et"), "-o", str(target)]
+
+    refused = CliRunner().invoke(app, [*command, *given])
+    assert refused.exit_code == 2
+    assert f"{given[0]}: " in refused.output
+    assert f"leave {given[0]} out" in refused.output
+    assert not target.exists()
+    taken = CliRunner().invoke(app, command)
+    assert taken.exit_code == 0
+    assert "NICs" not in taken.stdout

@@ -250,9 +250,35 @@ def test_a_sweep_of_priced_machines_leaves_its_keys_in_a_narrow_terminal() -> No
     console.print(sweep_table(rows, keys), *costs)
 
     shown = text.getvalue()
-    assert shown.count("maxmin") == 4
+    assert shown.count("maxmin") == 6
     for words in ("against the best", "samples per s", "value / (s $)"):
         assert words in shown
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_sweep_of_three_keys_shows_how_fast_each_trains(width: int) -> None:
+    """The column beside the makespans was cut to its head, and all cells were blank."""
+    keys = ["schedule.policy", "job.batch_size", "job.machines"]
+    rows: list[dict[str, Any]] = []
+    for size, pace in ((2_000, 12_340.0), (4_000, 56_780.0)):
+        for seed in range(3):
+            values = {keys[0]: "sincronia", keys[1]: size, keys[2]: ["m0", "m1"]}
+            figures = {
+                "makespan": size / pace * (1 + seed / 100),
+                "samples": size,
+                "samples_per_second": pace,
+            }
+            rows.append({"values": values | {"seed": seed}, "figures": figures})
+    text = StringIO()
+    console = terminal(text)
+    console.width = width
+    console.print(sweep_table(rows, keys), *sweep_figure_tables(rows, keys))
+
+    shown = text.getvalue()
+    for words in ("12,340", "56,780", "samples per s", "by seeds per second"):
+        assert words in shown
+    # As where all train to an accuracy, makespans say all.
+    assert list(sweep_figure_tables(rows, keys, by_makespan=True)) == []
 
 
 def test_the_best_of_a_sweep_is_that_of_all_seeds() -> None:

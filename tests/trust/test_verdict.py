@@ -156,7 +156,7 @@ def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
         "hypervisor",
         "waited for a core",
         "200 ms",
-        "1 payloads",
+        "1 payload left",
     ):
         assert word in reasons
     for word in ("time_scale", "task times", "fewer than 23", "not shared"):

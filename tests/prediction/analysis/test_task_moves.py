@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,7 +120,7 @@ jobs:
     release: 1 s
     job: *job
 """
-#: Both ways to place several jobs badly.
+#: All ways to place several jobs badly.
 BADLY: dict[str, dict[str, Any]] = {
     "one by one": {
         "jobs[0].placement": {"policy": "explicit", "tasks": {"s": "m0", "d": "m1"}},
@@ -135,6 +136,11 @@ BADLY: dict[str, dict[str, Any]] = {
         },
     },
 }
+BADLY["for the later end"] = {
+    key: value
+    for key, value in BADLY["together"].items()
+    if key not in {"joint_cost", "jobs[1].weight"}
+}
 
 
 @pytest.mark.parametrize("together", BADLY)
@@ -149,10 +155,22 @@ def test_each_of_several_jobs_states_where_it_stands(together: str) -> None:
     again = emu.place(emu.load(scenario, edit))
     assert again.problem.placement == best.problem.placement
     assert again.simulate().makespan == best.makespan
+
+
+@pytest.mark.parametrize("together", BADLY)
+def test_the_placement_of_several_jobs_can_be_pasted(together: str) -> None:
+    """Keys of jobs that are placed together were left beside it, and refused."""
+    stated = loads(SEVERAL, BADLY[together])
+    best = emu.explain(stated).moves.steps[-1]
+
+    file = stated.model_dump(mode="json", by_alias=True, exclude_unset=True)
     pasted = YAML(typ="safe").load(placement_text(best.problem))
-    assert pasted["place_jobs"] == edit["place_jobs"]
-    for position, item in enumerate(pasted["jobs"]):
-        assert item["placement"] == edit[f"jobs[{position}].placement"]
+    for item, lines in zip(file["jobs"], pasted.pop("jobs"), strict=True):
+        assert item["name"] == lines["name"]
+        item.update(lines)
+    again = emu.place(loads(json.dumps(file | pasted)))
+    assert again.problem.placement == best.problem.placement
+    assert again.simulate().makespan == best.makespan
 
 
 def _shown(explanation: Explanation, tmp_path: Path) -> str:
