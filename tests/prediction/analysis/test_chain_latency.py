@@ -55,6 +55,27 @@ def test_a_flow_that_was_waited_for_has_landed_before_the_next_part() -> None:
         assert link.port == -1
 
 
+def test_what_lands_last_was_waited_for_and_not_what_was_served_last() -> None:
+    """Far bytes are served at 2 s and land at 2.75; the near task ends at 2.5 s."""
+    tasks = (Task("far", "t"), Task("near", "t"), Task("last", "t"))
+    job = Job(tasks, (Edge(0, 2), Edge(1, 2)), 1)
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = delayed(Problem(cluster, job, Placement((0, 1, 1))))
+    times = np.array([[1.0], [2.5], [1.0]])
+    volumes = np.array([[10.0], [0.0]])
+    schedule = simulate(problem, Realization(times, volumes))
+    path = critical_path(schedule)
+
+    assert schedule.makespan == pytest.approx(3.75)
+    parts = [(link.cause, round(link.seconds, 9)) for link in path.links]
+    assert parts == [
+        (Cause.COMPUTE, 1.0),
+        (Cause.TRANSFER, 1.0),
+        (Cause.LATENCY, 0.75),
+        (Cause.COMPUTE, 1.0),
+    ]
+
+
 def test_a_process_lives_until_its_bytes_have_arrived() -> None:
     """The last bytes go from g1 on m1 to s0 on m0: 1 s out, 0.125 s in."""
     problem, realization = two_machine_example(1)
