@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.campaign import ROOT
+from tools.mutation.campaign import ROOT, copy_tree
 from tools.mutation.covering import CoveringTests, list_rooms, map_lines
 from tools.mutation.drawing import changed_lines, list_faults
 from tools.mutation.drawn import draw
@@ -90,6 +90,20 @@ def test_a_seed_draws_the_same_faults_again() -> None:
 def test_a_file_is_tried_on_the_tests_of_its_room() -> None:
     files = ["emu/prediction/analysis/what_if.py", "nodes/emu_nodes/p3/machine.py"]
     assert list_rooms(ROOT, files) == ["tests/nodes", "tests/prediction/analysis"]
+    # A room may be that of one file; what has none is tried on all tests.
+    assert list_rooms(ROOT, ["emu/units.py"]) == ["tests/units"]
+    assert list_rooms(ROOT, ["emu/names.py"]) == ["tests"]
+
+
+def test_a_copy_has_the_documents_that_tests_read(tmp_path: Path) -> None:
+    for name in ("emu/core.so", "emu/units.py", "README.md", "runs/old.json"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).touch()
+    copy_tree(tmp_path / "tree", tmp_path / "copy")
+
+    copied = {path for path in (tmp_path / "copy").rglob("*") if path.is_file()}
+    names = {str(path.relative_to(tmp_path / "copy")) for path in copied}
+    assert names == {"emu/units.py", "README.md"}
 
 
 def test_a_line_has_the_tests_that_reach_it(

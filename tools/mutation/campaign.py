@@ -28,8 +28,8 @@ from tools.runner import Ledger
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("faults.toml")
-#: What tests of the product read.
-COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
+#: Folders that tests of the product read, beside the files next to them.
+COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs")
 #: What is built again with a fault in it.
 CORE = "emu/prediction/core/"
 FATES = ("killed", "alive", "hung", "skipped", "gone", "unreached")
@@ -50,8 +50,9 @@ def copy_tree(root: Path, to: Path) -> None:
     for name in COPIED:
         if (root / name).is_dir():
             shutil.copytree(root / name, to / name, ignore=MADE)
-        elif (root / name).exists():
-            shutil.copy2(root / name, to / name)
+    for path in root.iterdir():
+        if path.is_file():
+            shutil.copy2(path, to / path.name)
 
 
 def _build(path: Path) -> bool:

@@ -30,9 +30,8 @@ def list_rooms(root: Path, files: Iterable[str]) -> list[str]:
     """
     rooms = set[str]()
     for file in files:
-        folder = Path(file).parent
-        parts = folder.parts[1:] if folder.parts[0] == "emu" else ("nodes",)
-        room = Path("tests", *parts)
+        product, *parts = Path(file).with_suffix("").parts
+        room = Path("tests", *parts) if product == "emu" else Path("tests", product)
         while not (root / room).is_dir():
             room = room.parent
         rooms.add(str(room))
