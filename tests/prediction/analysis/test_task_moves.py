@@ -71,6 +71,8 @@ def test_the_moves_lead_from_one_placement_to_the_best(
                 assert at[job.tasks[task].name] == move.source
                 at[job.tasks[task].name] = move.destination
         assert step.problem.machine_of_task == at
+        named = [(keys["from"], keys["to"]) for keys in step.to_json()["moves"]]
+        assert named == [(move.source, move.destination) for move in step.near.moves]
         assert step.near.placement.violations(job, cluster) == []
         again = simulate(step.problem, placed.realization, placed.policy).makespan
         assert again == step.makespan
