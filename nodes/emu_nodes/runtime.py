@@ -443,7 +443,7 @@ class NodeProcess:
                 keeper.restore({name: states[name] for name in task.restores})
 
     def _make_programs(self) -> dict[int, Program]:
-        """Make the programs of all tasks; in the compute thread, if any load data."""
+        """Make the programs of all tasks; those that compute may load data here."""
         # Memory touched for the first time during the run stalls the loop.
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)

@@ -416,7 +416,7 @@ def test_all_payloads_of_a_seed_are_windows_of_one_pool() -> None:
 
 
 def test_processes_find_the_pool_that_was_prepared_before_their_fork() -> None:
-    """As long as their longest payload, of either kind of task."""
+    """As long as the longest payload of timed tasks; of one seed at a time."""
     seed = 20_261_130  # of no other test
     rows = [[3, 200_000], [], [150_000, 7]]
     task = process_task(TIMED, settings={"payload_bytes": rows})
@@ -446,6 +446,14 @@ def test_what_cannot_be_prepared_is_left_to_its_process(wrong: dict[str, Any]) -
     spec = process_spec("w0", process_task(TIMED))
     fields = msgpack.unpackb(msgpack.packb(spec, default=vars))
     runtime.prepare([fields | wrong])
+
+
+def test_a_pool_that_no_memory_holds_is_left_to_its_process() -> None:
+    task = process_task(TIMED, settings={"payload_bytes": [[2**60]]})
+    spec = process_spec("w0", task, job_settings={"seed": 20_261_131})
+    pools = {**timed._pools}
+    runtime.prepare([msgpack.unpackb(msgpack.packb(spec, default=vars))])
+    assert timed._pools == pools
 
 
 @pytest.mark.parametrize(("program", "threads"), [(TIMED, 0), ("x:X", 1)])
