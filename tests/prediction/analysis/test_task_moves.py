@@ -27,10 +27,12 @@ from emu.problem import (
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
     Realization,
+    Route,
     Task,
 )
 from emu.report.explanation_tables import explanation_tables, placement_text
@@ -228,6 +230,46 @@ def test_the_relieved_link_is_named_by_what_it_can_carry_in_the_whole_run() -> N
 
     assert best.gain == pytest.approx(13.0)
     assert best.why == "b's NIC no longer receives the bytes of x -> x"
+
+
+def test_the_relieved_link_is_told_by_the_kind_of_which_it_has_less() -> None:
+    """Small bytes leave a, which still sends the big ones; b in has most of others."""
+    machines = (
+        Machine("a", 9.0, 8.0),
+        Machine("b", 120.0, 130.0),
+        Machine("c", 900.0, 1000.0),
+    )
+    tasks = (
+        Task("big", "big"),
+        Task("sink", "sink"),
+        Task("small", "small"),
+        Task("end", "end"),
+        Task("other", "other"),
+    )
+    edges = (Edge(0, 1), Edge(2, 3), Edge(4, 1))
+    job = Job(tasks, edges, 1)
+    volumes = np.array([[100.0], [60.0], [2000.0]])
+    run = Realization(np.zeros((5, 1)), volumes)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0, 1, 2)))
+    base = Change("", "", problem, run, "oes")
+
+    (step,) = task_moves(base, stated((0, 1, 0, 0, 2))).steps
+
+    assert step.why == "a's NIC no longer sends the small to end"
+
+
+def test_a_relieved_link_between_machines_carries_less() -> None:
+    """The link of 2 B/s is the narrowest; NICs of 8 B/s are spared as many bytes."""
+    machines = (Machine("a", 8.0, 8.0), Machine("b", 8.0, 8.0))
+    cluster = Cluster(machines, (Link("wan", 2.0),), (Route((0,), (1,), ("wan",)),))
+    job = Job((Task("s", "x"), Task("t", "y")), (Edge(0, 1),), 1)
+    run = Realization(np.zeros((2, 1)), np.full((1, 1), 20.0))
+    base = Change("", "", Problem(cluster, job, Placement((0, 1))), run, "oes")
+
+    (step,) = task_moves(base, stated((0, 0))).steps
+
+    assert step.gain == 10.0
+    assert step.why == "link wan no longer carries the x to y"
 
 
 def pairs(second: float) -> Change:
