@@ -300,6 +300,15 @@ def test_a_link_may_let_go_at_once_what_its_bucket_holds() -> None:
 STATED: dict[str, Any] = {"a": [1, 2.0, {"b": None}], "c": "x", "d": True, "e": 0.0}
 
 
+def test_whole_numbers_beyond_a_float_are_compared() -> None:
+    """An edited result may hold any number of digits."""
+    huge = 10**400
+    assert not [*differences({"bytes": huge}, {"bytes": huge}, "it")]
+    for wanted in (5, 1.5, huge + 1):
+        (line,) = differences({"bytes": huge}, {"bytes": wanted}, "it")
+        assert line.startswith("bytes is ")
+
+
 def test_what_is_alike_has_no_differences() -> None:
     said = {"a": (1.0, 2, {"b": None}), "c": "x", "d": True, "e": 0}
     assert not [*differences(said, STATED, "it")]
