@@ -149,12 +149,17 @@ def memory_by_machine(
     payloads = _Payloads(schedule, volumes)
     machines = experiment.placing["machines"]
     numbers = {machine: number for number, machine in enumerate(machines)}
-    # A gate stands on no machine that takes part.
-    names = [experiment.tasks[task.name] for task in job.tasks]
-    homes = np.array([numbers.get(name, len(machines)) for name in names])
+    # A gate stands on no machine that takes part: it has a number beyond them.
+    beyond = len(machines)
+    home_numbers = []
+    for task in job.tasks:
+        machine = experiment.tasks[task.name]
+        number = numbers.get(machine, beyond)
+        home_numbers.append(number)
+    homes = np.array(home_numbers)
     senders = homes[job.columns.source]
     receivers = homes[job.columns.destination]
-    possible = payloads.most_possible(senders, receivers, len(machines) + 1)
+    possible = payloads.most_possible(senders, receivers, beyond + 1)
 
     needs = Sizes()
     for number, machine in enumerate(machines):

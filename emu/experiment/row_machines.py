@@ -52,7 +52,7 @@ class Trial:
     per worker, so that steps differ."""
     refused: EmulatorError | None = None
     ready: Experiment | None = None
-    """The experiment; None where it is refused, or nobody needs it any more."""
+    """The experiment; None where it is refused, or is not kept."""
 
 
 #: Scenarios on some of their machines that are kept: rows come one after the other on

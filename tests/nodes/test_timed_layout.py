@@ -1,4 +1,4 @@
-"""What the core is given of a process: tasks and edges that differ in every field."""
+"""Layout of a process for the core: tasks and edges that differ in every field."""
 
 from __future__ import annotations
 

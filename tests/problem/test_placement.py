@@ -51,7 +51,7 @@ def test_pools_are_of_the_tasks_that_stand_there() -> None:
 
 
 def test_who_gives_back_stands_with_who_took() -> None:
-    """Of two that take, the nearest upstream; those of other pools are no team."""
+    """The nearest of two takers upstream; tasks of other pools are no team."""
     assert slot_teams(JOB) == (("a", "c"),)
     tasks = (
         Task("far", "x", takes="gpu", frees=""),

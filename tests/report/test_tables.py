@@ -233,7 +233,7 @@ def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
 
 
 def test_a_sweep_of_priced_machines_leaves_its_keys_in_a_narrow_terminal() -> None:
-    """Of two keys 80 columns had nothing left beside prices: no row had a name."""
+    """Names of rows stay legible: two keys had no room beside prices in 80 columns."""
     keys = ["schedule.policy", "job.batch_size"]
     figures = {"makespan": 0.276, "cost": 2.5e-4, "value": 3.0}
     rows: list[dict[str, Any]] = [

@@ -195,7 +195,7 @@ def test_counts_of_shares_are_those_of_shares_that_are_split(
 def test_a_choice_is_that_of_counting_every_strategy(
     seed: int, parts: int, batch_size: int, row: int, width: int, links: st.DataObject
 ) -> None:
-    """What is not counted could not have been cheaper, however little it may count."""
+    """Strategies that are left out could not be cheaper, whatever their counts."""
     data = open_dataset("products-like", scale=0.002, parts=parts, partitioner="hash")
     plan = BatchPlan(seed, samplers=2 * parts, batch_size=batch_size, fanouts=(3, 4))
     speeds = st.lists(st.floats(1e6, 1e9), min_size=parts, max_size=parts)

@@ -228,7 +228,7 @@ def test_a_task_takes_what_was_stated_at_the_least() -> None:
 
 
 def test_only_stores_that_wait_for_nothing_begin_with_the_run() -> None:
-    """The store b waits for a, and worker c for nobody; each may begin late."""
+    """The store b waits for a, worker c for no task; each may begin late."""
     machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
     kinds = {"a": "graph_store", "b": "graph_store", "c": "worker"}
     tasks = tuple(Task(name, kind) for name, kind in kinds.items())
@@ -478,7 +478,7 @@ def test_a_slot_may_be_free_a_tolerance_before_it_is_said_to_be() -> None:
 
 def test_a_task_that_ends_frees_one_slot() -> None:
     """Of two slots x and y have one each; when x ends at 2 s, only z may begin."""
-    machine = Machine("m0", 1.0, 1.0, slots={"a": 2, "nobody's": 3})
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 2, "unused": 3})
     tasks = tuple(Task(name, name, takes="a") for name in "xyzw")
     problem = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0,) * 4))
     times = np.array([[2.0], [3.0], [4.0], [5.0]])

@@ -501,7 +501,7 @@ def test_a_gap_of_rounding_alone_is_none() -> None:
     [(-1e-12, "0.0"), (0.094, "9.4"), (0.1, "10"), (0.104, "10"), (0.6, "60")],
 )
 def test_a_gap_is_stated_to_two_digits(gap: float, percent: str) -> None:
-    """Of a result without the flows that met, which older ones are, in one line."""
+    """A line for an older result, which has no flows that met."""
     theorem = {"kept": True, "delta": 3, "certificate": 9.0}
     result = {"gap": gap, "bound": 4.0, "bound_by": "m0 in", "theorem1": theorem}
 

@@ -83,7 +83,7 @@ def test_the_worst_interval_is_that_of_all_starts_and_ends(
 
 
 def test_an_interval_is_named_by_its_first_start_and_last_end() -> None:
-    """Of 10 B/s: 30 B from 1 to 3 s, 40 B from 2 to 4 s, and 10 B from 7 to 9 s."""
+    """A port of 10 B/s: 30 B from 1 to 3 s, 40 B from 2 to 4, 10 B from 7 to 9."""
     machines = (Machine("m0", 99.0, 10.0), Machine("m1", 50.0, 99.0))
     tasks = tuple(Task(name, name) for name in "abcdef")
     edges = (Edge(0, 1), Edge(2, 3), Edge(4, 5))

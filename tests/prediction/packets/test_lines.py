@@ -97,7 +97,7 @@ def test_packets_that_nobody_counted_are_not_none(lines: list[str]) -> None:
 
 
 def test_packets_are_counted_of_what_crosses_and_rounded_up() -> None:
-    """Of 1448 B each: half of 2,900 B is two of them; nothing is sent within m0."""
+    """Segments of 1448 B: half of 2,900 B takes two; none are sent within m0."""
     machines = (Machine("m0", 40.0, 20.0), Machine("m1", 10.0, 15.0))
     job = Job(
         (Task("a", "a"), Task("b", "b"), Task("c", "c")), (Edge(0, 1), Edge(0, 2)), 2

@@ -304,7 +304,7 @@ def test_a_failure_within_a_search_is_raised(
 
 
 def test_after_a_failure_a_rule_is_not_asked_again() -> None:
-    """What failed first is raised, once."""
+    """The first failure is raised, once."""
     problem, _ = two_machine_example(2)
     answers = OwnRates(problem.job, problem.cluster, lambda *_: [])
     for question in (None, 7):  # neither is one

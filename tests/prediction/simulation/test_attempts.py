@@ -154,7 +154,7 @@ def test_what_comes_before_a_last_attempt_is_of_its_own_length() -> None:
 
 
 def test_without_a_death_only_another_length_is_an_outage() -> None:
-    """What nothing has killed says nothing of recovery, and rounds nothing."""
+    """Attempts without a death have no lines on recovery, and an exact makespan."""
     found = attempts(part, [], Rules(1, 1.0, 2, (0,)), first=5, began=1.1)
 
     assert found.makespan != found.last.length == 3.5  # by rounding alone

@@ -157,7 +157,7 @@ def test_flows_over_a_link_that_is_cut_for_good_are_named(
 
 
 def test_tasks_that_wait_for_a_slot_are_named_with_its_holders() -> None:
-    """What a has taken f would give back, behind b, which needs one: c gave its own."""
+    """Task a took a slot; f gives it back behind b, which needs one. c gave its own."""
     tasks = (
         Task("c", "x", takes="gpu"),
         Task("a", "x", takes="gpu", frees=""),

@@ -37,7 +37,7 @@ def test_rows_of_no_flow_are_left_out() -> None:
 def test_a_last_byte_may_come_a_millisecond_after_its_end(
     late: float, *, fires: bool
 ) -> None:
-    """Of wall time, where nobody noted when it was notified."""
+    """Lateness in wall time, of a sender without a time of its notice."""
     schedule, _ = golden()
     rows = frames(schedule)
     rows["last"] += late / TIME_SCALE
