@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import sys
-import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
+from typing import Any
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+from ruamel.yaml import YAML
 
 from emu.prediction.analysis import explanation as analysis
 from emu.prediction.analysis.critical_path import Drift
 from emu.prediction.analysis.task_moves import (
     NO_MOVES,
-    PlacementKeys,
+    TaskMove,
     TaskMoves,
-    write_edit,
+    write_placement,
 )
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
@@ -33,8 +35,10 @@ from emu.problem.fields.section import SIZES
 from emu.problem.workloads import window_of
 from emu.report.terminal import plain_table, terminal
 from emu.runs.result import Row
+from emu.scenario.document import Document
 from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
+from emu.scenario.overrides import apply_overrides
 from emu.units import (
     format_duration,
     format_number,
@@ -349,8 +353,8 @@ def explanation_tables(
     )
     parts += [text, ""]
     if moves.steps:
-        last_problem = moves.steps[-1].problem
-        last = Text(placement_text(last_problem), style="dim")
+        last_step = moves.steps[-1]
+        last = Text(placement_text(last_step), style="dim")
         parts += [moves_table(moves), last, ""]
 
     parts.append(causes(explanation))
@@ -409,34 +413,25 @@ def moves_table(moves: TaskMoves) -> Table:
 _PASTED_WIDTH = 74
 
 
-def placement_text(problem: Problem) -> str:
-    """Return where ``problem`` stands as the lines of a scenario file."""
-    edit = write_edit(problem)
-    if section := edit["placement"]:
-        return "\n".join(_placement_lines(section))
+def placement_text(step: TaskMove) -> str:
+    """Return where tasks stand after a step as the lines of a scenario file."""
+    edit = step.edit
+    if edit is None:
+        edit = {"placement": write_placement(step.problem)}
+    job = step.problem.job
+    content: dict[str, Any] = {}
+    if any(key.startswith("jobs[") for key in edit):
+        content["jobs"] = [{"name": name} for name in job.job_names]
+    document = Document("", content)
+    apply_overrides(document, edit)
 
-    # What the file may state of jobs placed together is refused of others: null.
-    lines = [f"place_jobs: {edit['place_jobs']}"]
-    lines += ["joint_cost: null", "placement: null", "jobs:"]
-    for position, name in enumerate(problem.job.job_names):
-        section = edit[f"jobs[{position}].placement"]
-        lines += [f"  - name: {name}", "    weight: null"]
-        lines += [f"    {line}" for line in _placement_lines(section)]
-    return "\n".join(lines)
-
-
-def _placement_lines(section: PlacementKeys) -> list[str]:
-    places = [f"{name}: {machine}" for name, machine in section["tasks"].items()]
-    # A name that is broken, at a dash too, could not be pasted into a scenario.
-    whole_words = textwrap.TextWrapper(
-        _PASTED_WIDTH,
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    all_places = ", ".join(places)
-    tasks = whole_words.wrap(f"  tasks: {{{all_places}}}")
-    return ["placement:", f"  policy: {section['policy']}", *tasks]
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = None  # a line per task would be too long to look at
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment] # so it is documented
+    writer.width = _PASTED_WIDTH
+    text = io.StringIO()
+    writer.dump(content, text)
+    return text.getvalue().rstrip()
 
 
 def causes(explanation: analysis.Explanation) -> Table:

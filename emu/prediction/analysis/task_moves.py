@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -53,8 +53,8 @@ class TaskMoveKeys(TypedDict):
     moves: list[dict[str, str]]
     """``task`` from one machine to another one."""
     placement: PlacementKeys
-    edit: dict[str, Any]
-    """Keys of the scenario that place tasks so."""
+    edit: dict[str, Any] | None
+    """Keys of the scenario that place tasks so; None where no scenario is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,8 @@ class TaskMove:
     """Seconds less than before it."""
     why: str
     """Link that carries less, in words; empty where none does."""
+    edit: Mapping[str, Any] | None
+    """Keys of the scenario that place tasks so; None where no scenario is known."""
 
     @property
     def problem(self) -> Problem:
@@ -87,6 +89,9 @@ class TaskMove:
                 "to": move.destination,
             }
             moves.append(keys)
+        edit = None
+        if self.edit is not None:
+            edit = dict(self.edit)
 
         return {
             "what": str(self.near),
@@ -95,7 +100,7 @@ class TaskMove:
             "why": self.why,
             "moves": moves,
             "placement": write_placement(self.problem),
-            "edit": write_edit(self.problem),
+            "edit": edit,
         }
 
 
@@ -285,12 +290,16 @@ class _MoveOrder:
         problem_before = self.run(old).problem
         run = self.run(new)
         makespan = self.length(new)
+        edit = None
+        if self._stated is not None:
+            edit = self._stated.standing(run.problem)
         return TaskMove(
             near=Neighbour.of(problem_before, new),
             run=run,
             makespan=makespan,
             gain=self.length(old) - makespan,
             why=self._why(problem_before, run.problem),
+            edit=edit,
         )
 
     def _why(self, old: Problem, new: Problem) -> str:
@@ -380,32 +389,3 @@ def write_placement(problem: Problem) -> PlacementKeys:
         name = problem.job.tasks[first_task].name
         tasks[process] = machine_of[name]
     return {"policy": "explicit", "tasks": tasks}
-
-
-def write_edit(problem: Problem) -> dict[str, Any]:
-    """Return keys of a scenario, with their values, that state where tasks stand.
-
-    Of several jobs each states its own places, and nothing is left to place jointly.
-    """
-    section = write_placement(problem)
-    if "jobs" not in problem.job.settings:
-        return {"placement": section}
-
-    edit: dict[str, Any] = {
-        "place_jobs": "sequential",
-        "joint_cost": None,
-        "placement": None,
-    }
-    for position, name in enumerate(problem.job.job_names):
-        prefix = f"{name}/"
-        tasks = {}
-        for process, machine in section["tasks"].items():
-            if process.startswith(prefix):
-                task = process.removeprefix(prefix)
-                tasks[task] = machine
-        edit[f"jobs[{position}].weight"] = None  # of a joint cost
-        edit[f"jobs[{position}].placement"] = PlacementKeys(
-            policy=section["policy"],
-            tasks=tasks,
-        )
-    return edit

@@ -125,6 +125,9 @@ class Stated(Protocol):
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the result of the scenario's best placement search."""
 
+    def standing(self, problem: Problem) -> Mapping[str, Any]:
+        """Return keys and values that state where the tasks of a problem stand."""
+
     def add_edit(self, change: Change) -> Change:
         """Return a change with its keys and values, and what follows from them."""
 

@@ -234,7 +234,7 @@ def which_task(found: Explanation) -> str:
     text = f"<p>{escape(line)}</p>"
     if found.moves.steps:
         last_step = found.moves.steps[-1]
-        placement = escape(words.placement_text(last_step.problem))
+        placement = escape(words.placement_text(last_step))
         table = words.moves_table(found.moves)
         text += (
             f"{html.table(table)}"

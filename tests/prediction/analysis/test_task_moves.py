@@ -102,7 +102,7 @@ def test_no_move_can_be_left_out(placed: Experiment, moves: TaskMoves) -> None:
 
 def test_the_placement_can_be_pasted(moves: TaskMoves) -> None:
     best = moves.steps[-1]
-    text = placement_text(best.problem)
+    text = placement_text(best)
     section = YAML(typ="safe").load(text)["placement"]
     again = emu.place(emu.load(TESTBED, {"placement": section}))
 
@@ -156,6 +156,7 @@ def test_each_of_several_jobs_states_where_it_stands(together: str) -> None:
     assert best.problem.placement != stated.problem.placement
 
     edit = best.to_json()["edit"]
+    assert edit is not None
     again = emu.place(emu.load(scenario, edit))
     assert again.problem.placement == best.problem.placement
     assert again.simulate().makespan == best.makespan
@@ -168,13 +169,31 @@ def test_the_placement_of_several_jobs_can_be_pasted(together: str) -> None:
     best = emu.explain(stated).moves.steps[-1]
 
     file = stated.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    pasted = YAML(typ="safe").load(placement_text(best.problem))
+    pasted = YAML(typ="safe").load(placement_text(best))
     for item, lines in zip(file["jobs"], pasted.pop("jobs"), strict=True):
         assert item["name"] == lines["name"]
         item.update(lines)
     again = emu.place(loads(json.dumps(file | pasted)))
     assert again.problem.placement == best.problem.placement
     assert again.simulate().makespan == best.makespan
+
+
+def test_names_that_yaml_takes_for_values_are_pasted_in_quotes() -> None:
+    """A task called 1 was pasted as a number, which no task is called."""
+    scenario = loads("""
+cluster: {machines: [{name: m, count: 2, nic: 80 Mbit/s}]}
+job:
+  system: custom
+  iterations: 1
+  tasks: [{name: "1", time: 1 s}, {name: "null", time: 2 s}]
+  flows: [{from: "1", to: "null", volume: 40 MB}]
+placement: {policy: explicit, tasks: {"1": m0, "null": m1}}
+""")
+    best = emu.explain(scenario).moves.steps[-1]
+    pasted = YAML(typ="safe").load(placement_text(best))
+
+    assert pasted == {"placement": write_placement(best.problem)}
+    assert set(pasted["placement"]["tasks"]) == {"1", "null"}
 
 
 def _shown(explanation: Explanation, tmp_path: Path) -> str:
@@ -330,7 +349,11 @@ def stated(placement: tuple[int, ...], **more: Any) -> Any:
     def best(_: Problem, _reference: Realization) -> Placement:
         return Placement(placement)
 
-    known = {"reorder_rings": lambda problem: problem, "content_of": " to ".join}
+    known = {
+        "reorder_rings": lambda problem: problem,
+        "content_of": " to ".join,
+        "standing": lambda problem: {"placement": problem.machine_of_task},
+    }
     return SimpleNamespace(**{"best": best} | known | more)
 
 
