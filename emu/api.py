@@ -250,8 +250,8 @@ def compare(
     """Simulate a scenario as it is, and variants of it.
 
     Each is placed under its own rate policy. One that cannot be has ``refused``, the
-    error, and no makespan. Raises what `place` does, where a name is unknown or a move
-    cannot be as well; RunError when a process was killed.
+    error, and no makespan. Raises what `place` does, where a name is unknown, a move
+    cannot be or there are no seeds as well; RunError when a process was killed.
 
     Parameters
     ----------
@@ -273,6 +273,15 @@ def compare(
     """
     from emu.experiment.variants import compare_variants  # noqa: PLC0415
     from emu.report.comparison import Comparison  # noqa: PLC0415 - rich
+
+    for key, names in {"placements": placements, "policies": policies}.items():
+        # Its letters would be taken for names.
+        if isinstance(names, str):
+            problem = f"found {names!r}, write [{names!r}]"
+            raise ScenarioError(f"{key}: {problem}")
+    if seeds < 1:
+        problem = f"found {seeds}, write 1 or more"
+        raise ScenarioError(f"seeds: {problem}")
 
     rows = compare_variants(
         _ready(what),

@@ -70,6 +70,38 @@ def test_what_is_no_scenario_is_answered_with_the_function_that_reads_one(
         emu.audit(wrong)
 
 
+@pytest.mark.parametrize("wrong", [None, 3, b"golden", {"name": "g"}])
+def test_what_is_no_path_or_text_is_answered_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(ScenarioError, match=r"^found .*, write the path of a file"):
+        emu.load(wrong)
+    with pytest.raises(ScenarioError, match=r"^found .*, write the text of a scenario"):
+        emu.loads(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, [3], {3: 4}])
+def test_what_are_no_overrides_is_answered_with_what_to_write(wrong: Any) -> None:
+    told = r"^overrides: found (None|3), write \{.*, or \{\} for none$"
+    with pytest.raises(ScenarioError, match=told):
+        emu.load("golden", wrong)
+    with pytest.raises(ScenarioError, match=told):
+        emu.load(emu.load("golden"), wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"placements": "best"}, r"placements: found 'best', write \['best'\]"),
+        ({"policies": "oes"}, r"policies: found 'oes', write \['oes'\]"),
+        ({"seeds": 0}, "seeds: found 0, write 1 or more"),
+    ],
+)
+def test_a_comparison_of_what_are_no_variants_is_refused(
+    changes: Any, told: str
+) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        emu.compare(emu.load("golden"), **changes)
+
+
 def test_keys_are_replaced_in_files_texts_and_scenarios() -> None:
     golden = emu.load("golden", {"expect": None})
     text = (

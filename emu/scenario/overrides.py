@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import chain
 from typing import Any
@@ -103,11 +103,18 @@ def value_at(content: Data, keys: str) -> Any:
 
 
 def _read_overrides(overrides: Overrides) -> Iterator[tuple[Trail, Any, str]]:
-    """Yield where to write, what, and how the writer stated it."""
+    """Yield where to write, what, and how the writer stated it.
+
+    Raises ScenarioError when overrides are neither texts nor keys with their values.
+    """
     if isinstance(overrides, str):
         overrides = [overrides]
-    elif hasattr(overrides, "items"):
+    elif not isinstance(overrides, Iterable):
+        raise _no_overrides(overrides)
+    elif isinstance(overrides, Mapping):
         for keys, value in overrides.items():
+            if not isinstance(keys, str):
+                raise _no_overrides(keys)
             trail = _trail(keys)
             if not trail:
                 raise ScenarioError("an override without a key", file=repr(keys))
@@ -121,7 +128,17 @@ def _read_overrides(overrides: Overrides) -> Iterator[tuple[Trail, Any, str]]:
         return
 
     for stated in overrides:
+        if not isinstance(stated, str):
+            raise _no_overrides(stated)
         yield _read_option(stated)
+
+
+def _no_overrides(found: object) -> ScenarioError:
+    excerpt = printable(repr(found), limit=60)
+    return ScenarioError(
+        f'overrides: found {excerpt}, write {{"job.iterations": 5}}, '
+        '["job.iterations=5"], or {} for none'
+    )
 
 
 def _read_option(stated: str) -> tuple[Trail, Any, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
@@ -24,6 +25,7 @@ from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
 from emu.host.interruption import say
 from emu.host.limits import are_large, large_files
+from emu.names import printable
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import workload_file
@@ -119,8 +121,14 @@ def locate(source: str | Path) -> Path:
     lab in it, or the run directory of a virtual run, of which its job is meant.
 
     Raises ScenarioError when ``source`` is a bare name, and neither a file nor a
-    scenario is called so.
+    scenario is called so, or is no path at all.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise _wrong_source(
+            source,
+            "the path of a file or the name of a scenario; of a text "
+            "write emu.loads(TEXT)",
+        )
     path = Path(source)
     if (path / LAB).is_file():
         return path / LAB
@@ -140,6 +148,11 @@ def locate(source: str | Path) -> Path:
         "there is no such file; of the scenarios that ship with emu, " + suggestion
     )
     raise ScenarioError(problem, file=str(source))
+
+
+def _wrong_source(found: object, right: str) -> ScenarioError:
+    excerpt = printable(repr(found), limit=60)
+    return ScenarioError(f"found {excerpt}, write {right}")
 
 
 def load(
@@ -259,6 +272,8 @@ def loads(
     ``overrides``, ``timed``, ``large``: as in `load`. ``name``: what the scenario is
     called in errors, and where it does not name itself. Raises ScenarioError as `load`.
     """
+    if not isinstance(text, str):
+        raise _wrong_source(text, "the text of a scenario")
     tell = say if large else None
     with large_files(tell), _errors_of(name):
         stated = parse_document(text, name)
