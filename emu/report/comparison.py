@@ -231,8 +231,6 @@ _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
 _PACE = {"samples_per_second": ">samples per s"}
 #: Keys beside which a narrow terminal has room for a column of `_PACE`.
 _KEYS_BESIDE_PACE = 1
-#: Characters that a column of a key keeps: its name and values are folded.
-_NARROWEST = 6
 
 
 def sweep_table(
@@ -275,7 +273,6 @@ def sweep_table(
     if has_pace:
         columns += _PACE.values()
     table = plain_table("", *columns)
-    _keep_keys(table, len(keys))
     for group, by_seed in groups.items():
         makespans = {seed: _makespan(figures) for seed, figures in by_seed.items()}
         change = pair(seconds[group], seconds[best]) if group != best else None
@@ -331,7 +328,6 @@ def _figure_table(
         groups[group].append(row["figures"])
 
     table = plain_table(title, *keys, *columns.values())
-    _keep_keys(table, len(keys))
     for group, points in groups.items():
         cells = []
         for key, write in writers.items():
@@ -339,12 +335,6 @@ def _figure_table(
             cells.append(_write_mean(values, write))
         table.add_row(*group, *cells)
     return table
-
-
-def _keep_keys(table: Table, count: int) -> None:
-    """Keep the columns of keys legible: a narrow terminal would leave none of them."""
-    for column in table.columns[:count]:
-        column.min_width = _NARROWEST
 
 
 def _write_mean(values: Sequence[float], write: Callable[[float], str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import IO, Any, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
@@ -14,6 +15,8 @@ from emu.names import for_terminal
 
 #: Columns; wider tables wrap badly in logs and side-by-side editors.
 WIDTH = 100
+#: Characters that a column of words keeps in a narrow terminal: fewer are no names.
+_NARROWEST = 6
 
 
 def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
@@ -45,6 +48,39 @@ class _Literal(Console):
         options["markup"] = options["emoji"] = False
         return super().render_str(for_terminal(text), **options)
 
+    @override
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print whole lines: the terminal itself wraps those that are too long."""
+        options.setdefault("crop", False)
+        super().print(*objects, **options)
+
+
+class _WholeTable(Table):
+    """A table that is wider than a narrow terminal before it loses a figure."""
+
+    @override
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        least_width = self._least_width(console, options)
+        width = max(options.max_width, least_width)
+        yield from super().__rich_console__(console, options.update_width(width))
+
+    def _least_width(self, console: Console, options: ConsoleOptions) -> int:
+        """Return the columns that numbers in one piece take, beside folded names."""
+        unlimited = options.update_width(1 << 16)
+        _, right, _, left = self.padding
+        total = (left + right) * (len(self.columns) - 1)
+        for column in self.columns:
+            cells = [column.header, *column.cells]
+            widths = [
+                Measurement.get(console, unlimited, cell).maximum for cell in cells
+            ]
+            whole_width = max(widths)
+            folded_width = min(whole_width, _NARROWEST)
+            total += whole_width if column.no_wrap else folded_width
+        return total
+
 
 class Fact(NamedTuple):
     """A figure with its label and a remark."""
@@ -72,7 +108,7 @@ def facts_table(facts: Iterable[Fact]) -> Table:
 
 def plain_table(title: str, *columns: str) -> Table:
     """Return an empty table; columns that start with ``>`` are aligned to the right."""
-    table = Table(
+    table = _WholeTable(
         title=title,
         title_justify="left",
         title_style="bold",

@@ -255,6 +255,28 @@ def test_a_sweep_of_priced_machines_leaves_its_keys_in_a_narrow_terminal() -> No
         assert words in shown
 
 
+@pytest.mark.parametrize("width", [20, 40, 60])
+def test_no_table_loses_a_figure_in_a_narrow_terminal(width: int) -> None:
+    """The last column, of what points are against the best, was blank in 60 columns."""
+    keys = ["job.iterations", "cluster.machines[0].nic"]
+    rows = [
+        {
+            "values": {keys[0]: count, keys[1]: "10 B/s", "seed": 0},
+            "figures": {"makespan": 11.0 * count},
+        }
+        for count in (2, 3)
+    ]
+    text = StringIO()
+    console = terminal(text)
+    console.width = width
+    console.print(sweep_table(rows, keys))
+
+    shown = text.getvalue()
+    for words in ("makespan", "against the best", "22 s", "33 s", "+50 %"):
+        assert words in shown
+    assert max(map(len, shown.splitlines())) <= 66
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_sweep_of_three_keys_shows_how_fast_each_trains(width: int) -> None:
     """The column beside the makespans was cut to its head, and all cells were blank."""
