@@ -80,6 +80,15 @@ class _Message(NamedTuple):
     """True where it is order alone."""
 
 
+class _Sizes(NamedTuple):
+    """Contents of the file of a rank, counted."""
+
+    nodes: int
+    dependencies: int
+    taken: int
+    """Dependencies that no longer way stands for."""
+
+
 class _Exchange(NamedTuple):
     """Part of one rank in a collective."""
 
@@ -152,6 +161,7 @@ def read_chakra(
             ranks = range(size) if copies else [place]
             for rank in ranks:
                 job.add_rank(rank, trace, needs)
+    job.note_sizes()
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
@@ -171,6 +181,8 @@ class _Job:
         self._receives: dict[_Way, list[_Message]] = defaultdict(list)
         # Of each group the collectives of each rank, in order.
         self._groups: dict[str, dict[int, list[_Exchange]]] = {}
+        # Of every file that was read.
+        self._sizes: list[_Sizes] = []
 
     def add_rank(
         self,
@@ -283,11 +295,24 @@ class _Job:
             unused_count = len(edges) - len(forward)
             left_out[kind] += unused_count
         needs = reduce_edges(order, forward)
-        self.workload.notes.append(
-            f"{Path(origin).name}: {len(nodes):,} nodes; {len(edges):,} dependencies, "
-            f"of which {len(needs):,} are taken: the others follow from them"
-        )
+        sizes = _Sizes(len(nodes), dependencies=len(edges), taken=len(needs))
+        self._sizes.append(sizes)
         return needs
+
+    def note_sizes(self) -> None:
+        """Note what the files hold: of all ranks in one line."""
+        first = self._files[0].name
+        files = first
+        each = ""
+        if len(self._sizes) > 1:
+            files = f"{first} to {self._files[-1].name}"
+            each = " each"
+        columns = zip(*self._sizes, strict=True)
+        nodes, dependencies, taken = map(_write_span, columns)
+        self.workload.notes.append(
+            f"{files}: {nodes} nodes{each}; {dependencies} dependencies, "
+            f"of which {taken} are taken: the others follow from them"
+        )
 
     def _add_node(self, rank: int, node: Node) -> str:
         """Add the task of a node; return the one that ends with it."""
@@ -505,6 +530,15 @@ class _Job:
                 ranks=[exchange.task for exchange in companions],
                 root=first.root,
             )
+
+
+def _write_span(counts: Sequence[int]) -> str:
+    """Return a count, or the least and the greatest of several."""
+    least = min(counts)
+    greatest = max(counts)
+    if least == greatest:
+        return f"{least:,}"
+    return f"{least:,} to {greatest:,}"
 
 
 def _collective_of(stated: Any, name: str) -> str:

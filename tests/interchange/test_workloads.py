@@ -371,6 +371,18 @@ def test_a_file_of_ten_million_nodes_is_refused_before_they_are_all_read(
     assert makespan(tmp_path, [nodes], large=True) == 0
 
 
+def test_what_files_of_many_ranks_hold_is_one_line(tmp_path: Path) -> None:
+    """A line per rank filled the terminal, of hundreds of ranks."""
+    for rank in range(12):
+        nodes: list[Node] = [{"id": 1, "type": 4}, {"id": 2, "type": 4, "deps": [1]}]
+        nodes = nodes[: 1 + rank % 2]
+        (tmp_path / f"t.{rank}.et").write_bytes(as_protobuf(nodes))
+    workload = read_workload(tmp_path / "t.0.et")
+
+    (note,) = workload.notes
+    assert note.startswith("t.0.et to t.11.et: 1 to 2 nodes each; 0 to 1 dependencies")
+
+
 def test_a_rank_between_others_is_missing(tmp_path: Path) -> None:
     for rank in (0, 2):
         (tmp_path / f"t.{rank}.et").write_bytes(as_protobuf(PAIR[0]))
