@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def check_rates(
         return DataError(problem, path=name)
 
     try:
-        rates = [float(rate) for rate in given]  # type: ignore[attr-defined]
+        rates = _read_rates(given)
     except (TypeError, ValueError) as error:
         problem = f"returns {type(given).__name__}, a list of a rate per flow is needed"
         raise refuse(f"{problem} ({error})") from error
@@ -102,6 +103,22 @@ def check_rates(
         if rate > capacity[link] * (1.0 + _ROUNDING):
             most = f"{link} has {capacity[link]:.10g}"
             raise refuse(f"gives the flows over {link} {rate:.10g} B/s, {most}")
+    return rates
+
+
+def _read_rates(given: Any) -> list[float]:
+    """Return the rates of a rule as floats.
+
+    Raises TypeError or ValueError when it is no list of numbers.
+    """
+    # Python would take the letters of "55" for two rates, and the keys of a dict.
+    if isinstance(given, str | bytes | Mapping | AbstractSet):
+        raise TypeError(f"found {given!r:.40}")
+    rates = []
+    for rate in given:
+        if isinstance(rate, str | bytes | bool):
+            raise TypeError(f"found {rate!r:.40}")
+        rates.append(float(rate))
     return rates
 
 

@@ -222,6 +222,11 @@ LINKS = {"m0 out": 5.0, "m1 in": 3.0}
         (None, "returns NoneType, a list of a rate per flow is needed"),
         (["fast", "slow"], "returns list, a list of a rate per flow is needed"),
         (7, "returns int"),
+        (["1", 2.0], "a rate per flow is needed (found '1')"),
+        ([True, 2.0], "a rate per flow is needed (found True)"),
+        ("11", "returns str, a list of a rate per flow is needed (found '11')"),
+        ({1.0: "a", 2.0: "b"}, "returns dict, a list of a rate per flow is needed"),
+        ({1.0, 2.0}, "returns set, a list of a rate per flow is needed"),
     ],
 )
 def test_rates_that_cannot_be(given_back: object, message: str) -> None:
