@@ -225,8 +225,7 @@ class _Search:
             if ranks and machine != last:
                 entered.append(machine)
         # The ring closes: its first machine is entered once more in the end.
-        comes_back = bool(entered) or last != first
-        if comes_back and not left[first]:
+        if not left[first]:
             entered.append(first)
 
         crossings = map(self._least_crossings.__getitem__, entered)

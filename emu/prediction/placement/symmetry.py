@@ -99,21 +99,12 @@ class _Automorphisms:
                 image[task] = twin_task
                 image[twin_task] = task
 
-        if not self._keeps_tasks(image):
-            return False
+        # Kinds, demands, slowness and times are equal: only such units get here.
+        all_tasks = self.space.job.tasks
+        for task, twin_task in image.items():
+            if all_tasks[task].job_name != all_tasks[twin_task].job_name:
+                return False
         return self._keeps_edges(image)
-
-    def _keeps_tasks(self, image: dict[int, int]) -> bool:
-        times = self.realization.times
-        tasks = self.space.job.tasks
-        for task, twin in image.items():
-            # Kinds, demands and slowness are equal: only units of one group get here.
-            differs = times[task] != times[twin]
-            if differs.any():
-                return False
-            if tasks[task].job_name != tasks[twin].job_name:
-                return False
-        return True
 
     def _keeps_edges(self, image: dict[int, int]) -> bool:
         edges = self.space.job.edges

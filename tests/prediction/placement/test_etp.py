@@ -10,7 +10,7 @@ import pytest
 
 from emu.errors import InfeasiblePlacement
 from emu.prediction.placement import PlacementResult
-from emu.prediction.placement.candidates import common_draws
+from emu.prediction.placement.candidates import JobsCost, common_draws
 from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.simulation import makespan
@@ -208,3 +208,40 @@ def test_infeasible_and_bad_options() -> None:
     for options in bad:
         with pytest.raises(ValueError, match=next(iter(options))):
             EtpOptions(**options)
+
+
+def test_its_defaults_are_those_of_the_paper() -> None:
+    options = EtpOptions()
+
+    assert (options.transfers, options.iterations) == (10_000, 20)
+    assert (options.mu, options.beta, options.beta_unit) == (1.0, 0.1, None)
+    assert (options.policy, options.cost) == ("oes", None)
+    assert not options.simulate_all
+
+
+def test_it_minimises_what_its_options_state() -> None:
+    """Two jobs of 2 s and 5 s on one machine: 5 s long, 7 s in all."""
+    job = Job((Task("a/x", "x"), Task("b/y", "y")), (), 1)
+    cluster = Cluster((Machine("m0", 3.0, 4.0),))
+    profile = Profile(np.array([[2.0], [5.0]]), np.ones((0, 1)))
+    for cost, seconds in ((None, 5.0), (JobsCost(total=True), 7.0)):
+        options = EtpOptions(transfers=3, iterations=1, cost=cost)
+        result = search_etp(job, cluster, profile, options=options)
+
+        assert result.makespan == seconds
+        assert result.start_makespan == seconds
+        assert (result.budget, result.candidates, result.iterations) == (3, 3, 1)
+
+
+def test_the_first_placement_counts_where_no_move_is_better() -> None:
+    """Task b is fastest on m1, with what it takes there from a on m0."""
+    tasks = (Task("a", "a", pinned="m0"), Task("b", "b"))
+    job = Job(tasks, (Edge(0, 1),), 1)
+    machines = (Machine("m0", 5.0, 4.0), Machine("m1", 8.0, 2.0))
+    profile = Profile(np.array([[1.0], [2.0]]), np.array([[12.0]]))
+    options = EtpOptions(transfers=60, iterations=1, beta_unit=0.01)
+    result = search_etp(job, Cluster(machines), profile, options=options)
+
+    assert result.placement.machine_of == (0, 0)
+    assert result.makespan == 3.0
+    assert result.start_makespan in {3.0, 6.0}

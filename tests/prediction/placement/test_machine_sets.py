@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pytest
 
-from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
+from emu.prediction.placement.machine_sets import (
+    MOST_SETS,
+    _spread_evenly,
+    machine_sets,
+)
 from emu.problem import CapacityChange, Cluster, Job, Machine, Task
 from emu.problem.changes import SpeedChange
+from emu.problem.fields.cluster_section import RackSection, rack_links, rack_routes
 
 JOB = Job((Task("a", "x"),), (), 1)
 
@@ -79,3 +86,107 @@ def test_sets_of_a_size_hold_what_is_held_and_all_of_them_otherwise() -> None:
     held = machine_sets(JOB, unlike(4), 99, held=["m2"])
     assert all("m2" in found for found in held)
     assert len(held) == 8
+
+
+#: Rates into and out of machines: by the slower one m0 is last and m5 first, by those
+#: into them m0 is first, by those out of them m1 is before m4.
+BOTH_WAYS = ((9.0, 1.0), (2.0, 8.0), (7.0, 3.0), (4.0, 6.0), (5.5, 5.0), (6.0, 9.0))
+
+
+def test_prefixes_are_of_the_slower_way_then_of_the_device() -> None:
+    """On the mean a task takes least time on m2, of all tasks; NICs say otherwise."""
+    machines = tuple(Machine(f"m{n}", *rates) for n, rates in enumerate(BOTH_WAYS))
+    mean = {"m0": 4.0, "m1": 3.0, "m2": 1.5, "m3": 6.0, "m4": 5.0, "m5": 2.0}
+    spread = {"m0": 0.5, "m1": 2.5, "m2": 1.4, "m3": 0.1, "m4": 0.2, "m5": 0.3}
+    slower = {name: mean[name] + spread[name] for name in mean}
+    faster = {name: mean[name] - spread[name] for name in mean}
+    job = Job((Task("a", "x", slowness=slower), Task("b", "x", slowness=faster)), (), 1)
+
+    found = machine_sets(job, Cluster(machines), MOST_SETS)
+
+    expected = set()
+    by_device = "251043"
+    for order in ("543210", by_device):
+        for count in range(1, 7):
+            names = sorted(f"m{number}" for number in order[:count])
+            expected.add(tuple(names))
+    assert {*found} == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resources": {"gpu": 2.0, "ram": 4.0}},
+        {"resources": {"gpu": 3.0}},
+        {"slots": {"lambda": 3}},
+        {"bandwidth_in": 2.0},
+        {"bandwidth_out": 2.0},
+        {"latency_in": 2.0},
+        {"latency_out": 2.0},
+        {"speed": 2.0},
+    ],
+)
+def test_machines_are_alike_in_all_that_a_job_may_notice(
+    change: dict[str, Any],
+) -> None:
+    """Of two machines that are alike the first stands for both."""
+    machine = Machine(
+        "a",
+        3.0,
+        4.0,
+        {"gpu": 2.0},
+        {"lambda": 2},
+        latency_in=0.25,
+        latency_out=0.5,
+    )
+    twin = replace(machine, name="b")
+    other = replace(twin, **change)
+
+    assert machine_sets(JOB, Cluster((machine, twin)), 9) == [("a", "b"), ("a",)]
+    found = machine_sets(JOB, Cluster((machine, other)), 9)
+    assert sorted(found) == [("a",), ("a", "b"), ("b",)]
+
+
+def test_a_machine_on_which_a_task_is_slower_is_of_another_kind() -> None:
+    machines = tuple(Machine(name, 3.0, 4.0) for name in "ab")
+    job = Job((Task("x", "x"), Task("y", "x", slowness={"b": 1.5})), (), 1)
+
+    assert ("b",) in machine_sets(job, Cluster(machines), 9)
+
+
+def test_racks_are_tried_one_after_the_other_and_within_them() -> None:
+    """Six machines by the slower way, m5 first, of racks of three."""
+    machines = tuple(Machine(f"m{n}", *rates) for n, rates in enumerate(BOTH_WAYS))
+    names = [machine.name for machine in machines]
+    racks = [
+        RackSection.model_validate(
+            {"name": name, "machines": members, "uplink": f"{rate} B/s"}
+        )
+        for name, members, rate in (
+            ("r0", names[:3], 5.0),
+            ("r1", names[3:], 7.0),
+        )
+    ]
+    cluster = Cluster(
+        machines, tuple(rack_links(racks)), tuple(rack_routes(racks, names))
+    )
+
+    found = machine_sets(JOB, cluster, MOST_SETS)
+    # Beside the prefixes of all: first those of the rack of m5, then of the other one.
+    of_racks = {("m2",), ("m1", "m2"), ("m0", "m1", "m2")}
+    prefixes = {tuple(names[first:]) for first in range(6)}
+    assert {*found} == of_racks | prefixes
+
+    pairs = machine_sets(JOB, cluster, MOST_SETS, size=2)
+    assert ("m1", "m2") in pairs
+    assert all(len(pair) == 2 for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("most", "places"),
+    [(9, [0, 1, 2, 3, 4]), (5, [0, 1, 2, 3, 4]), (3, [0, 2, 4]), (2, [0, 4]), (0, [])],
+)
+def test_sets_are_left_evenly(most: int, places: list[int]) -> None:
+    sets: list[tuple[int, ...]] = [(number,) for number in range(5)]
+
+    assert _spread_evenly(sets, most) == [sets[place] for place in places]

@@ -19,11 +19,23 @@ from emu.errors import ScenarioError
 from emu.prediction.placement.ring_order import (
     RingCost,
     _round_cost,
+    _Search,
     ring_cost,
     ring_order,
     with_placed_ring,
 )
-from emu.problem import Link, Links, Machine, Problem, Route
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Link,
+    Links,
+    Machine,
+    Placement,
+    Problem,
+    Route,
+    Task,
+)
 from emu.problem.fields.cluster_section import RackSection, rack_links, rack_routes
 from emu.runs.result import read_result, result_of
 from emu.scenario import prepare
@@ -90,6 +102,182 @@ def test_the_slowest_link_counts_before_the_sum_of_all() -> None:
     ]
 
     assert ring_order(Links(machines, own, routes), [0, 1, 2]) == (0, 2, 1)
+
+
+def connect(nics: str, direct: str) -> Links:
+    """Return machines by the rates into and out of each, and links between pairs.
+
+    ``nics``: ``1/5 2/2``; ``direct``: ``0>2:5`` for 5 B/s from machine 0 to 2.
+    """
+    machines = []
+    for number, rates in enumerate(nics.split()):
+        rate_in, rate_out = map(float, rates.split("/"))
+        machines.append(Machine(f"m{number}", rate_in, rate_out))
+    own = []
+    routes = []
+    for stated in direct.split():
+        name, rate = stated.split(":")
+        source, destination = map(int, name.split(">"))
+        own.append(Link(name, float(rate)))
+        routes.append(Route((source,), (destination,), (name,)))
+    return Links(machines, own, routes)
+
+
+@pytest.mark.parametrize(
+    ("nics", "direct", "machines"),
+    [
+        (
+            "50/5 50/2 50/1 5/1",
+            "3>0:1 2>0:50 0>2:5 1>3:5 3>2:2 2>3:2 1>0:2 0>1:5 2>1:5 0>3:1 1>2:1",
+            [3, 0, 1, 2],
+        ),
+        ("1/1 5/5 50/5 5/5", "1>3:1 2>3:2 3>1:5 0>1:5", [0, 3, 2, 3]),
+        ("1/1 5/1 2/5 1/1", "1>0:2", [0, 2, 3, 2, 1]),
+        (
+            "50/2 5/1 2/2 50/5",
+            "3>1:1 2>0:50 3>2:2 1>2:50 2>1:5 0>1:2 1>3:1 0>2:1 2>3:1 0>3:50 3>0:50",
+            [1, 3, 2],
+        ),
+        (
+            "1/50 2/5 1/5 1/2",
+            "3>1:50 0>2:1 2>0:50 0>3:1 0>1:50 2>3:1 3>2:50 1>3:1 3>0:2 2>1:50",
+            [1, 3, 3, 2, 3],
+        ),
+        ("2/2 1/1 2/5 1/5", "2>0:5 0>1:5 2>3:5", [3, 3, 2, 0, 1]),
+        (
+            "50/1 2/2 2/5 2/1",
+            "1>0:5 2>0:50 0>1:1 2>3:2 1>3:50 3>1:2 1>2:5 0>3:5 2>1:1 3>2:50 0>2:50",
+            [0, 3, 3, 1],
+        ),
+    ],
+)
+def test_no_order_is_cheaper_where_ways_in_and_out_differ(
+    nics: str, direct: str, machines: list[int]
+) -> None:
+    """Each tells a bound that is above the truth from one that is not."""
+    links = connect(nics, direct)
+    costs = []
+    for rest in permutations(range(1, len(machines))):
+        ring = [machines[rank] for rank in (0, *rest)]
+        costs.append(ring_cost(links, ring))
+    order = ring_order(links, machines)
+
+    found = ring_cost(links, [machines[rank] for rank in order])
+    assert found == min(costs)
+
+
+@pytest.mark.parametrize(
+    ("nics", "direct", "machines", "looked_at"),
+    [
+        (
+            "1/5 2/2 1/2 1/5",
+            "0>2:2 1>2:2 1>3:50 3>1:1 2>3:5 0>3:50 3>0:2",
+            [1, 0, 2, 0, 2, 1],
+            8,
+        ),
+        (
+            "2/2 2/50 2/5 5/1",
+            "0>3:50 3>0:2 1>2:1 0>2:50 2>0:50 3>1:5 2>1:1",
+            [3, 1, 3, 3, 1, 2],
+            12,
+        ),
+    ],
+)
+def test_bounds_leave_few_rings_to_look_at(
+    nics: str,
+    direct: str,
+    machines: list[int],
+    looked_at: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So many partial rings are continued: a looser bound would need more."""
+    continued: list[tuple[int, ...]] = []
+    longer_by_one = _Search._longer_by_one
+
+    def note(search: _Search, ring: tuple[int, ...]) -> Any:
+        continued.append(ring)
+        return longer_by_one(search, ring)
+
+    monkeypatch.setattr(_Search, "_longer_by_one", note)
+    ring_order(connect(nics, direct), machines)
+
+    assert len(continued) == looked_at
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [(20, (0, 3, 2, 1, 4)), (40, (0, 1, 4, 2, 3)), (1_000_000, (0, 3, 1, 4, 2))],
+)
+def test_a_search_that_takes_too_long_ends_with_nearest_neighbours(
+    steps: int, expected: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step for each of five ranks and four machines: 20 continue one ring freely."""
+    links = connect("9/5 9/5 9/9 1/9", "0>3:3 1>0:1 0>1:9 2>1:5 2>0:5 1>2:3")
+    monkeypatch.setattr("emu.prediction.placement.ring_order.STEPS", steps)
+
+    assert ring_order(links, [0, 1, 2, 3, 1]) == expected
+
+
+def two_rings(*, settings: bool) -> Problem:
+    """Return rings of jobs a and b, each rank of two steps, on machines by turns."""
+    tasks: list[Task] = []
+    machines: list[int] = []
+    edges = []
+    for name, ranks in (("a", 4), ("b", 4)):
+        first = len(tasks)
+        for rank in range(ranks):
+            machines += [rank % 2] * 2
+            for step in (0, 1):
+                task = Task(
+                    f"{name}/w{rank}.ring{step}",
+                    "all_reduce",
+                    process=f"{name}/w{rank}",
+                    settings={"rank": rank, "step": step} if settings else {},
+                )
+                tasks.append(task)
+        for rank in range(ranks):
+            successor = (rank + 1) % ranks
+            edges.append(Edge(first + 2 * rank, first + 2 * successor + 1))
+            # The next round begins when the step before it has been taken.
+            edges.append(
+                Edge(first + 2 * rank + 1, first + 2 * rank, lag=1, credit=True)
+            )
+    cluster = Cluster((Machine("m0", 4.0, 6.0), Machine("m1", 9.0, 5.0)))
+    job = Job(tuple(tasks), tuple(edges), 2, settings={"jobs": {"a": {}, "b": {}}})
+    return Problem(cluster, job, Placement(tuple(machines)))
+
+
+@pytest.mark.parametrize("settings", [True, False])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_the_ring_of_one_job_is_placed_and_that_of_another_stays(
+    name: str, *, settings: bool
+) -> None:
+    """Ranks 0 and 2 stand on one machine, 1 and 3 on the other: 0, 2, 1, 3 go round."""
+    problem = two_rings(settings=settings)
+    job = problem.job
+    placed = with_placed_ring(problem, name).job
+    mine = [task.job_name == name for task in job.tasks]
+    first = mine.index(True)
+
+    for task, old, is_mine in zip(placed.tasks, job.tasks, mine, strict=True):
+        assert task.name == old.name
+        if not is_mine:
+            assert task == old
+    if settings:
+        ranks = [task.settings["rank"] for task in placed.tasks[first : first + 8]]
+        assert ranks == [0, 0, 2, 2, 1, 1, 3, 3]
+    sent = []
+    for edge, stated in zip(placed.edges, job.edges, strict=True):
+        if not mine[stated.source]:
+            assert edge == stated
+        elif not edge.credit:
+            assert (edge.source - first) % 2 == 0
+            assert (edge.destination - first) % 2 == 1
+            source = (edge.source - first) // 2
+            destination = (edge.destination - first) // 2
+            sent.append((source, destination))
+    # Each edge keeps its place: it is of the worker that has its old rank now.
+    assert sent == [(0, 2), (2, 1), (1, 3), (3, 0)]
 
 
 def test_a_large_ring_enters_every_machine_and_every_rack_once() -> None:
