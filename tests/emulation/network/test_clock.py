@@ -237,6 +237,17 @@ def test_pause_of_our_own_does_not_count(pause: float, before: int) -> None:
     assert watch.stood_still() == 0.0
 
 
+def test_every_pause_of_our_own_is_told_once() -> None:
+    """Pauses of 2, 3 and 4 s, after the half second in which a look is due."""
+    watch = SilenceWatch(100.0, 0.0)
+    told = []
+    for now in (2.5, 6.0, 10.5):
+        watch.look(now)
+        told.append(watch.stood_still())
+
+    assert told == [2.0, 3.0, 4.0]
+
+
 def test_word_of_the_peer_after_a_pause_begins_anew() -> None:
     """We stood still from 0.5 s on for 99.5 s, and it spoke at 100.6 s."""
     watch = SilenceWatch(2.0, 0.0)
@@ -280,6 +291,32 @@ def test_the_surest_of_some_readings_counts_and_what_is_old_gets_unsure() -> Non
     later = clock.line(1000.0)
     assert later is not None
     assert later.offset == 2.25
+
+
+def test_the_surest_reading_counts_whenever_it_was_taken() -> None:
+    """The later of two; ten seconds on it is off by 11 seconds' drift more, at most."""
+    clock = PeerClock()
+    unsure = ClockLine(5.0, 1.0, 0.0, 0.5)
+    sure = ClockLine(6.0, 2.0, 0.0, 0.25)
+    clock.note([unsure, sure])
+
+    line = clock.line(16.0)
+    assert line is not None
+    assert (line.at, line.offset, line.drift) == (16.0, 2.0, 0.0)
+    assert line.uncertainty == pytest.approx(0.25 + 11 * MOST_DRIFT, rel=1e-12)
+
+
+def test_two_readings_bound_the_drift_by_what_both_may_be_off() -> None:
+    """By 0.03 s in 100 s: less than clocks may drift by, so it is known."""
+    clock = PeerClock()
+    clock.note([ClockLine(0.0, 1.0, 0.0, 0.02)])
+    clock.note([ClockLine(100.0, 1.01, 0.0, 0.01)])
+
+    line = clock.line(104.0)
+    assert line is not None
+    assert line.drift == pytest.approx(1e-4, rel=1e-9)
+    assert line.offset == pytest.approx(1.0104, rel=1e-12)
+    assert line.uncertainty == pytest.approx(0.01 + 3e-4 * 5.0, rel=1e-9)
 
 
 def test_a_clock_that_drifts_is_ahead_by_more_as_time_passes() -> None:

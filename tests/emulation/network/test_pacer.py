@@ -22,8 +22,8 @@ from emu.emulation.network.clock import RunClock
 from emu.emulation.network.connect import open_edge
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
-from emu.emulation.network.out_edge import OutEdge
-from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.out_edge import OutEdge, OutEdgeStatistics
+from emu.emulation.network.pacer import Pacer, PacerStatistics
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
 from emu.emulation.shaping import EmulationSettings, FlowEnds
@@ -475,6 +475,55 @@ def finished(log: SendLog, iterations: int) -> NDArray[np.float64]:
     return np.frombuffer(log.pack(RunClock(100.0, 2.0))).reshape(-1, 6)
 
 
+async def test_every_count_of_an_edge_stands_under_its_name() -> None:
+    """Of its sender; and of four rates that were decided one came to its board."""
+    async with shaping() as run:
+        sender = run.edge.sender
+        sender.frames, sender.payload_bytes, sender.header_bytes = 11, 12, 13
+        sender.late_sends, sender.blocked = 14, 15
+        sender.max_behind, sender.max_lead, sender.max_stale = 1.5, 2.5, 3.5
+        sender.lost_bytes = 4.5
+        run.board.publish([1], [0], [0.0], [1.0], 0.0, [4])
+
+        assert run.edge.statistics == OutEdgeStatistics(
+            edge=1,
+            frames=11,
+            payload_bytes=12,
+            header_bytes=13,
+            late_sends=14,
+            max_behind=1.5,
+            max_lead_bytes=2.5,
+            max_stale=3.5,
+            blocked=15,
+            lost_bytes=4.5,
+            missed=3,
+        )
+
+
+async def test_the_mean_lag_is_that_of_a_ring() -> None:
+    async with shaping(started=False) as run:
+        assert run.pacer.statistics() == PacerStatistics(0, 0.0, 0.0)
+        core = run.pacer.core
+        core.rings, core.lag_sum, core.max_lag = 4, 2.0, 1.5
+
+        assert run.pacer.statistics() == PacerStatistics(4, 1.5, 0.5)
+
+
+async def test_a_rate_of_later_puts_off_no_look_that_is_due() -> None:
+    """One of sooner brings it forward; the sender is told of each."""
+    async with shaping(time_scale=2.0) as run:
+        _ = run.edge.send(0, block(1000), shaped=True)
+        sender = run.edge.sender
+        run.edge._writing = True  # or the pacer would look at once
+        sender.due = run.clock.to_wall(50.0)
+        for since, due in ((60.0, 50.0), (40.0, 40.0)):
+            run.edge.notify(since)
+
+            assert sender.notified == run.clock.to_wall(since)
+            assert sender.due == run.clock.to_wall(due)
+        run.edge._writing = False
+
+
 def test_the_send_log_speaks_emulated_seconds() -> None:
     rows = finished(SendLog(), 2)
 
@@ -504,6 +553,15 @@ def test_how_late_a_frame_left_counts_from_the_end_of_its_fluid() -> None:
 
     assert (sender.late_sends, sender.max_behind, sender.lost_bytes) == (1, 0.5, 21.0)
     assert log.core.count == 3
+
+
+def test_a_frame_is_noted_in_run_seconds_from_its_first_byte_to_its_last() -> None:
+    """The run begins at 100 s, and a second of it takes two."""
+    frames = FrameLog()
+    frames.note(3, 1, 101.0, 104.0, 10)
+
+    (piece,) = frames.pieces(RunClock(100.0, 2.0))
+    assert np.frombuffer(piece, FRAME_ROWS).tolist() == [(3, 1, 0.5, 2.0, 10)]
 
 
 def test_room_for_frames_is_made_where_it_is_missing_and_rows_stay() -> None:

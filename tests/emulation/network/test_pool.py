@@ -61,6 +61,19 @@ def test_ready_memory_makes_room_for_another_size() -> None:
     assert pool.statistics.held == 16384
 
 
+def test_the_largest_that_lies_ready_makes_room_first() -> None:
+    """Of 16 and 4 KiB the larger goes; the smaller is there for the next payload."""
+    pool = BufferPool(24576)
+    for size in (4096, 16384):
+        pool.reserve(size)
+
+    larger = pool.acquire(8192)
+    assert pool.statistics.held == 4096 + 8192
+    smaller = pool.acquire(4096)
+    assert pool.statistics.held == 4096 + 8192
+    assert (larger.nbytes, smaller.nbytes) == (8192, 4096)
+
+
 def test_giving_back_twice_is_misuse() -> None:
     buffer = BufferPool().acquire(1)
     buffer.release()
