@@ -11,8 +11,7 @@ import pytest
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.frame_layout import CONNECTION_ROWS, FRAME_ROWS, WAIT_ROWS
 from emu.experiment.observations import clock_offset, foreign_rates, observe
-from emu.problem import Cluster, Machine, Placement, Problem
-from emu.problem.job import Edge, Job, Task
+from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
 
 #: Two edges from m0, on which t0 runs, to m1; one back; one within m1.
 EDGES = (Edge(0, 1), Edge(0, 2), Edge(1, 0, lag=1), Edge(1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 
@@ -13,8 +14,9 @@ from emu.emulation.coordinator.cuts import CutKeeper, CutPlan
 from emu.emulation.wire.array_parts import PART, state_parts
 from emu.emulation.wire.messages import StatePart
 from emu.errors import DataError, NodeMisbehaved
-from emu.problem import Job, Task
+from emu.problem import Edge, Job, Task
 from emu.problem.job import Cut
+from emu.problem.workloads import CHECKPOINT
 
 JOB = Job((Task("ps0", "ps"), Task("ps1", "ps"), Task("w0", "w")), (), 10)
 BEGINS = {"ps0": ("ps0",), "ps1": ("ps1",), "w0": ("ps0", "ps1")}
@@ -120,6 +122,41 @@ def test_a_cut_that_cannot_be_kept_ends_the_run() -> None:
     asyncio.run(gather())
 
 
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_cuts_are_before_multiples_of_their_interval(every: int) -> None:
+    """Of ten iterations; before the first one nothing has been done."""
+    keeper = CutKeeper(JOB, CutPlan(BEGINS, every, lambda _: None))
+    taken = []
+    for iteration in range(12):
+        with contextlib.suppress(NodeMisbehaved):
+            keeper.add("ps0", state("ps0", iteration)[0])
+            taken.append(iteration)
+
+    assert taken == [*range(every, 10, every)]
+
+
+def test_with_a_copy_elsewhere_its_process_sends_the_state() -> None:
+    """Also that which the attempt began with, which is kept already."""
+    tasks = (Task("ps0", "ps"), Task("copy", CHECKPOINT, process="keeper"))
+    job = Job(tasks, (Edge(0, 1),), 10)
+    kept: list[int] = []
+
+    def keep(cut: Cut) -> None:
+        kept.append(cut.iteration)
+
+    async def gather() -> None:
+        keeper = CutKeeper(job, CutPlan({"ps0": ("ps0",)}, 2, keep, Cut(4, {})))
+        with pytest.raises(NodeMisbehaved, match="ps0 sent state that was not asked"):
+            keeper.add("ps0", state("ps0", 6)[0])
+        for iteration in (4, 6):
+            for part in state("ps0", iteration):
+                keeper.add("keeper", part)
+        await keeper.finish()
+
+    asyncio.run(gather())
+    assert kept == [6]
+
+
 def test_who_begins_with_what() -> None:
     cut = Cut(4, {"ps0": {"a": np.zeros(2)}, "ps1": {"a": np.ones(2)}})
     first, later = (CutPlan(BEGINS, 2, print, start) for start in (Cut(0, {}), cut))
@@ -127,6 +164,9 @@ def test_who_begins_with_what() -> None:
     assert first.parts_for(["w0", "ps0"]) == []
     assert [part.task for part in later.parts_for(["w0"])] == ["ps0", "ps1"]
     assert [part.task for part in later.parts_for(["ps1"])] == ["ps1"]
+    # Two tasks of a process begin with a state each.
+    both = later.parts_for(["ps1", "ps0", "ps1"])
+    assert [part.task for part in both] == ["ps1", "ps0"]
     assert later.parts_for(["g0"]) == []
 
 

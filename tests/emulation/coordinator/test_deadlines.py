@@ -98,6 +98,16 @@ def test_a_story_tells_of_tasks_and_flows_in_the_order_of_their_beginnings() -> 
         "task g0 runs iteration 0, due at 1.500 s"
     )
 
+    # Whatever their ends: the first of both will be over last.
+    first, last = 0, 1
+    desk.known[last], desk.known_end[last] = 0, 0.75
+    desk.task_start[last, 0] = 0.6
+    assert deadlines.story() == (
+        "task g0 runs iteration 0, due at 1.500 s; "
+        "task g1 runs iteration 0, due at 0.750 s"
+    )
+    assert desk.task_start[first, 0] < desk.task_start[last, 0]
+
     deadlines = Halfway().until(2)
     flows = deadlines._flows()
     assert len(flows) > 1
@@ -122,6 +132,11 @@ def test_a_task_was_last_seen_at_the_latest_of_what_it_did() -> None:
 
     last = deadlines._sighting_of(reader)
     assert last == "receiving g0->s1 of iteration 1 at 8.000 s"
+    # What stands last among its inputs is no later for it.
+    other = max(job.in_edges(reader))
+    assert other > edge
+    deadlines._desk.flow_end[other] = [7.0, 7.5]
+    assert deadlines._sighting_of(reader) == last
 
 
 def test_task_without_a_profile_is_due_when_it_starts() -> None:
@@ -147,6 +162,17 @@ def test_what_came_in_time_is_waited_for_no_longer() -> None:
     checked(deadlines, 1.1)
     take_in(half.run, *half.outlet.next_events())
     checked(deadlines, 1.2 + PATIENCE)
+
+
+def test_who_is_overdue_again_has_its_patience_anew() -> None:
+    """Its end was put off as it was late already, and came due another time."""
+    deadlines = Halfway().until(0)
+    desk = deadlines._desk
+    checked(deadlines, 1.5)
+    desk.known[:2], desk.known_end[:2] = 0, 6.0
+    checked(deadlines, 4.0, 6.5, 6.5 + PATIENCE)
+    with pytest.raises(DeadlineExceeded, match=r"g0 to end iteration 0 since 6\.000 s"):
+        checked(deadlines, 6.6 + PATIENCE)
 
 
 def test_flow_is_due_when_its_fluid_is_served() -> None:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from emu.emulation.coordinator.desk import Desk
+from emu.emulation.coordinator.desk import Desk, _newest_reads
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded, WakeSender
 from emu.emulation.wire.notes import Ended, pack_end, pack_order, unpack_orders
 from emu.errors import MalformedFrame, NodeMisbehaved
 from emu.prediction.scheduling import Decisions, Scheduler
-from emu.problem import Problem, Realization
+from emu.problem import Edge, Job, Problem, Realization, Task
 from emu.testing import two_machine_example
 from emu.testing.strategies import random_problem
 from tests.emulation.coordinator.virtual import PerfectProcesses, drive
@@ -124,6 +124,45 @@ def test_orders_are_parted_by_who_they_are_for() -> None:
 
     first, second = bytes(range(10, 13)), bytes(range(13, 17))
     assert desk.written_orders() == [("two", second), ("one", first)]
+
+
+def test_an_end_that_has_settled_has_every_figure_of_its_report() -> None:
+    """Of task 1, iteration 1; the other cells hold other figures."""
+    desk = desk_of()
+    for number, name in enumerate(("task_start", "began", "cpu", "late"), 1):
+        column = getattr(desk, name)
+        column[:] = number * 100.0
+        column[1, 1] = float(number)
+    desk.ended_task[:1], desk.ended_iteration[:1], desk.ended_time[:1] = 1, 1, 9.0
+    desk.ended_edge[1], desk.ended_iteration[1], desk.ended_task[1] = 4, 0, -1
+    desk.ended_time[1], desk.ended_volume[1] = 9.5, 2.5
+    desk.core.ended = 2
+
+    task, flow = desk.ends()
+    assert isinstance(task, TaskEnded)
+    assert (task.task, task.iteration, task.end) == (1, 1, 9.0)
+    assert (task.start, task.began, task.cpu, task.late) == (1.0, 2.0, 3.0, 4.0)
+    job = two_machine_example(2)[0].job
+    assert task.edges == [*job.out_edges(1)]
+    assert flow == FlowEnded(4, 0, 9.5, 2.5)
+
+
+def test_reads_of_the_newest_are_those_of_the_reader_with_bytes() -> None:
+    """Task 2 has two, tasks 0 and 1 one and none; what only controls is not read."""
+    edges = (
+        Edge(0, 2, latest=True),
+        Edge(0, 1),
+        Edge(1, 2, 1, latest=True),
+        Edge(2, 0, 1, latest=True),
+        Edge(3, 2, 1, latest=True),
+    )
+    tasks = tuple(Task(f"t{n}", "task", gate=n == 3) for n in range(4))
+    job = Job(tasks, edges, 2)
+    assert job.control[4]
+
+    starts, reads = _newest_reads(job)
+    assert starts.tolist() == [0, 1, 1, 3, 3]
+    assert reads.tolist() == [3, 0, 2]
 
 
 def end_of(task: int, **changes: object) -> TaskEnded:

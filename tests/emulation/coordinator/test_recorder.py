@@ -109,6 +109,18 @@ def test_a_flow_of_no_bytes_ends_no_sooner_than_the_one_before_it() -> None:
     assert schedule.flow_start[crossing, 1] == 7.0
 
 
+def test_a_replay_has_the_times_that_tasks_took_and_none_of_what_never_ran() -> None:
+    """A third ended before its start, by the clock of another host: no time at all."""
+    run = recorder()
+    run.task_start[0], run.task_end[0] = [1.0, 4.0, 9.0], [3.5, 4.25, 8.0]
+    run._volumes[2, 1] = 6.0
+    found = run.realization()
+
+    assert found.times[0].tolist() == [2.5, 0.25, 0.0]
+    assert found.times[1].tolist() == [0.0, 0.0, 0.0]
+    assert found.volumes[2, 1] == 6.0
+
+
 def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
     """What a task said is filed when its end settles, once."""
     run = recorder(first=5)

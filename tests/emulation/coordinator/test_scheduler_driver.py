@@ -539,3 +539,18 @@ def test_nothing_is_settled_ahead_of_what_may_end_unreported(*, timed: bool) -> 
     online.settle(0.5, ahead=9.0)
 
     assert len(outlet.ended) == timed
+
+
+def test_what_ends_next_is_a_fluid_or_what_was_reported() -> None:
+    """A fluid at 3 s; an end that is still to come at 5, or 2 s, or none."""
+    problem, realization = two_machine_example(2)
+    outlet = PerfectProcesses(problem, realization)
+    online, _, _ = driver_of(problem, realization, "oes", outlet)
+    online._scheduler.passage.next = 3.0
+    found = []
+    for waiting, time in ((1, 5.0), (1, 2.0), (0, 2.0)):
+        online._desk.core.waiting = waiting
+        online._desk.time[0] = time
+        found.append(online.next_end)
+
+    assert found == [3.0, 2.0, 3.0]

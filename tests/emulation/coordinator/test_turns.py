@@ -48,3 +48,27 @@ def test_turns_are_kept_that_are_long_or_came_late(
     if not is_counted:
         expected = [[0.5, 0.75, 0.0, 0.0]]
     assert np.allclose(rows, expected)
+
+
+def test_turns_of_earlier_seconds_stand_before_the_newest() -> None:
+    """They leave their room when half of it is taken, and no sooner."""
+    log = turns.TurnLog()
+    room = len(log._newest)
+    numbers = iter(range(room * 2))
+
+    def note(count: int) -> None:
+        for _ in range(count):
+            log._newest[log.core.count] = next(numbers)
+            log.core.count += 1
+        log.keep_room()
+
+    note(room // 2 - 1)
+    assert log.core.count == room // 2 - 1
+    note(1)
+    assert log.core.count == 0
+    note(room // 2)
+    note(3)
+
+    rows = log.rows(RunClock(0.0, 1.0))
+    assert rows[:, 3].tolist() == [*range(room + 3)]
+    log.close()
