@@ -106,6 +106,21 @@ async def test_the_core_has_every_field_of_tasks_and_edges() -> None:
         await ends.aclose()
 
 
+async def test_places_of_edges_go_on_from_task_to_task() -> None:
+    third = replace(SECOND, task=2, inputs=(edge_end(8),), outputs=(edge_end(1),))
+    spec = spec_of()
+    spec = replace(spec, tasks=(*spec.tasks, third))
+    with ends_of(spec) as (programs, ends, pacer):
+        core = TimedLayout(spec, programs, ends, pacer).core
+
+        tasks = [core.task[place] for place in range(3)]
+        assert [task.first_inlet for task in tasks] == [0, 2, 3]
+        assert [task.first_outlet for task in tasks] == [0, 2, 3]
+        assert core.inlet[tasks[2].first_inlet].edge == 8
+        assert core.outlet[tasks[2].first_outlet].edge == 1
+        await ends.aclose()
+
+
 async def test_edges_within_a_process_lead_from_an_outlet_to_an_inlet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

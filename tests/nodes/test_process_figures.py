@@ -1,0 +1,147 @@
+"""Figures that a process hands over, and the states that its programs begin with."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.emulation.wire.array_parts import state_parts
+from emu.emulation.wire.messages import StatePart
+from emu.errors import MalformedFrame
+from emu_nodes import runtime
+from emu_nodes.line import Line
+from tests.emulation.launch.specs import process_spec, process_task
+
+
+def process_of(*tasks: Any, members: int = 1) -> Any:
+    """Return a process that shares its loop with so many, without any connection."""
+    spec = process_spec("w0", *tasks)
+    surroundings = runtime.Surroundings({}, members=members)
+    return runtime.NodeProcess(spec, surroundings, Line([spec]))
+
+
+def counted(process: Any) -> Any:
+    """Let a process count by doubles, each of which returns its own name."""
+    process._ends = SimpleNamespace(
+        server=SimpleNamespace(statistics=lambda: "received"),
+        pool=SimpleNamespace(statistics="memory"),
+        inbox=SimpleNamespace(statistics="waiting"),
+        connections={
+            4: SimpleNamespace(statistics="of 4"),
+            2: SimpleNamespace(statistics="of 2"),
+        },
+    )
+    process._pacer = SimpleNamespace(
+        statistics=lambda: "pacer",
+        log=SimpleNamespace(pack=lambda clock: f"flows at {clock.now()}"),
+    )
+    process._clock = SimpleNamespace(now=lambda: 7.5)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("members", "timed", "cpu", "peak"),
+    [
+        (1, False, [10.0, 4.0], 900),  # all of the process of the system
+        (3, False, [2.0 + 1.5, 0.0], 300),  # a third of its loop, and its own thread
+        (3, True, [2.0, 0.0], 300),  # which it has not, where the core runs its tasks
+    ],
+)
+async def test_figures_are_of_this_run_and_of_this_process_alone(
+    members: int,
+    peak: int,
+    cpu: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    timed: bool,
+) -> None:
+    """Of two runs: the process took 10 s until the first ended, and then 4 s more."""
+    process = counted(process_of(process_task("x:X"), members=members))
+    counts: list[str] = []
+    if timed:
+        process._timed = SimpleNamespace(count=lambda: counts.append("counted"))
+
+    def thread_time() -> float:
+        is_compute = threading.current_thread().name.startswith("compute")
+        return 1.5 if is_compute else 6.0
+
+    monkeypatch.setattr(runtime.this_host, "thread_time", thread_time)
+    usage = iter([(10.0, 900), (14.0, 900)])
+    metrics: Any = SimpleNamespace(usage=lambda: next(usage), use=lambda: "use")
+    first = await process._count(metrics)
+    second = await process._count(metrics)
+    process._compute.shutdown()
+
+    assert [first.cpu_seconds, second.cpu_seconds] == cpu
+    assert first.peak_memory == peak
+    assert counts == ["counted"] * 2 * timed
+    assert (first.received, first.memory, first.waiting) == (
+        "received",
+        "memory",
+        "waiting",
+    )
+    assert first.sent == ["of 4", "of 2"]
+    assert (first.pacer, first.host_metrics) == ("pacer", "use")
+    assert (first.clock, first.flows) == ([7.5], "flows at 7.5")
+
+
+class Keeper:
+    """Notes what it begins with."""
+
+    begun: Any = None
+
+    def restore(self, states: Any) -> None:
+        """Begin with states."""
+        self.begun = {name: state["x"].tolist() for name, state in states.items()}
+
+
+def saying(process: Any, parts: list[StatePart]) -> Any:
+    """Let the coordinator send parts, one after the other."""
+    rest = iter(parts)
+
+    async def next_part(_kind: object, _content: str) -> StatePart:
+        return next(rest)
+
+    process._next = next_part
+    return process
+
+
+async def test_programs_begin_with_the_states_of_their_own_tasks() -> None:
+    """Three of four tasks begin with one or two of three states, which come once."""
+    names = {1: ("a", "c"), 2: ("b",), 3: ("c",), 4: ()}
+    tasks = [
+        replace(process_task("x:X", task=number), restores=restores)
+        for number, restores in names.items()
+    ]
+    parts: list[StatePart] = []
+    for number, name in enumerate("cab"):
+        parts += state_parts(name, 6, {"x": np.array([number, number + 10.0])})
+    process = saying(process_of(*tasks), parts)
+    programs: dict[int, Any] = {number: Keeper() for number in names}
+    await process._restore(programs)
+    process._compute.shutdown()
+
+    assert programs[1].begun == {"a": [1.0, 11.0], "c": [0.0, 10.0]}
+    assert programs[2].begun == {"b": [2.0, 12.0]}
+    assert programs[3].begun == {"c": [0.0, 10.0]}
+    assert programs[4].begun is None
+
+
+async def test_a_state_that_was_not_asked_for_or_is_cut_short_is_refused() -> None:
+    task = replace(process_task("x:X"), restores=("a",))
+    state = {"x": np.arange(3.0)}
+    (whole,) = state_parts("a", 6, state)
+    short = replace(whole, total=whole.total + 8)
+    for part, match in (
+        (replace(whole, task="b"), "the state of b was not asked for"),
+        (short, "state to begin with: "),
+    ):
+        process = saying(process_of(task), [part])
+        with pytest.raises(MalformedFrame, match=match):
+            await process._restore({0: Keeper()})
+        process._compute.shutdown()
