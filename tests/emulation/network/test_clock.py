@@ -274,6 +274,18 @@ def test_message_says_how_long_and_how_long_we_stood_still() -> None:
     assert "stood still apart" in asyncio.run(watch.silence())
 
 
+def test_message_tells_of_a_pause_only_where_there_was_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And of none that was before the peer's last message."""
+    watch = SilenceWatch(2.0, 0.0)
+    watch.look(9.5)
+    watch.on_message(10.0)
+    looks(watch, 10.5, 11.0, 11.5, 12.0)
+    monkeypatch.setattr(this_host, "monotonic", lambda: 12.5)
+    assert asyncio.run(watch.silence()) == "has been silent for 2 s of wall time"
+
+
 def test_the_surest_of_some_readings_counts_and_what_is_old_gets_unsure() -> None:
     """The second of three readings at one moment; 1,000 s later a new reading."""
     clock = PeerClock()
@@ -304,6 +316,13 @@ def test_the_surest_reading_counts_whenever_it_was_taken() -> None:
     assert line is not None
     assert (line.at, line.offset, line.drift) == (16.0, 2.0, 0.0)
     assert line.uncertainty == pytest.approx(0.25 + 11 * MOST_DRIFT, rel=1e-12)
+
+
+def test_a_reading_that_is_exact_is_taken_as_it_is() -> None:
+    clock = PeerClock()
+    clock.note([ClockLine(6.0, 2.0, 0.0, 0.0)])
+
+    assert clock.line(6.0) == ClockLine(6.0, 2.0, 0.0, MOST_DRIFT)
 
 
 def test_two_readings_bound_the_drift_by_what_both_may_be_off() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from emu.emulation.network.authentication import Challenge, Strangers, edge_keys
 from emu.emulation.network.clock import RunClock
-from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.data_server import BurstSize, DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.wire.encoding import encode_data, encode_message
@@ -137,6 +137,26 @@ async def test_a_payload_arrives_whole() -> None:
         assert statistics.header_bytes == edge.statistics.header_bytes > 20
         assert receiver.server.pool.statistics.in_use >= delivery.nbytes
         delivery.release()
+
+
+async def test_bursts_are_of_edges_that_are_watched() -> None:
+    """Nothing came at once over edge 0, and edge 2 is not watched."""
+    watched = DataServer(keys=KEYS, inbox=Inbox(), pool=BufferPool(), rates={1: 1.0})
+    assert watched.rates == {1: 1.0}
+    async with receiving() as receiver:
+        server = receiver.server
+        for edge in range(3):
+            await receiver.open(edge)
+        for edge, size in ((0, 0.0), (1, 9.5)):
+            frames = server.connected[edge]._end.frames
+            assert frames is not None
+            frames.core.burst = size
+
+        counts = server.statistics()
+        assert counts.bursts == [BurstSize(0, 0.0), BurstSize(1, 9.5)]
+        assert server.connected[2].largest_burst == -1.0
+        assert server.connected[1].is_plain
+        assert (counts.connections, counts.frames, counts.rejections) == (3, 0, 0)
 
 
 async def test_a_frame_is_noted_from_its_first_byte_to_its_last() -> None:

@@ -326,6 +326,8 @@ async def test_an_idle_pacer_does_not_wake() -> None:
         await asyncio.sleep(0.02)
 
         assert run.pacer.statistics().wakes == wakes
+        assert not run.pacer.busy
+        assert run.pacer.core.count == 0
 
 
 async def test_nothing_shaped_leaves_before_the_start() -> None:
@@ -503,6 +505,7 @@ async def test_every_count_of_an_edge_stands_under_its_name() -> None:
 async def test_the_mean_lag_is_that_of_a_ring() -> None:
     async with shaping(started=False) as run:
         assert run.pacer.statistics() == PacerStatistics(0, 0.0, 0.0)
+        assert run.pacer.to_wall(5.0) == -math.inf  # the run has not begun
         core = run.pacer.core
         core.rings, core.lag_sum, core.max_lag = 4, 2.0, 1.5
 
@@ -512,7 +515,8 @@ async def test_the_mean_lag_is_that_of_a_ring() -> None:
 async def test_a_rate_of_later_puts_off_no_look_that_is_due() -> None:
     """One of sooner brings it forward; the sender is told of each."""
     async with shaping(time_scale=2.0) as run:
-        _ = run.edge.send(0, block(1000), shaped=True)
+        for iteration in range(2):
+            _ = run.edge.send(iteration, block(1000), shaped=True)
         sender = run.edge.sender
         run.edge._writing = True  # or the pacer would look at once
         sender.due = run.clock.to_wall(50.0)
@@ -520,6 +524,8 @@ async def test_a_rate_of_later_puts_off_no_look_that_is_due() -> None:
             run.edge.notify(since)
 
             assert sender.notified == run.clock.to_wall(since)
+            notified = [frame.notified for frame in run.edge._queue]
+            assert notified == [sender.notified, -math.inf]
             assert sender.due == run.clock.to_wall(due)
         run.edge._writing = False
 

@@ -61,6 +61,17 @@ def test_ready_memory_makes_room_for_another_size() -> None:
     assert pool.statistics.held == 16384
 
 
+def test_what_lies_ready_stays_up_to_the_very_cap() -> None:
+    pool = BufferPool(16384)
+    pool.reserve(4096)
+    held = pool.acquire(12288)
+
+    assert pool.statistics.held == 16384
+    pool.acquire(4096)
+    assert pool.statistics.held == 16384
+    held.release()
+
+
 def test_the_largest_that_lies_ready_makes_room_first() -> None:
     """Of 16 and 4 KiB the larger goes; the smaller is there for the next payload."""
     pool = BufferPool(24576)

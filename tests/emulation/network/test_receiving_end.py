@@ -117,6 +117,28 @@ def test_any_pieces_of_a_conversation(cuts: list[int], sizes: list[int]) -> None
     assert pool.statistics.in_use == 0
 
 
+def test_what_a_peer_says_behind_its_proof_is_its_first_frame() -> None:
+    """It comes with the bytes of the proof, before the peer is accepted."""
+    end = ReceivingEnd(KEYS, (), BufferPool())
+    hello = encode_message(Kind.HELLO, {"edge": EDGE, "nonce": NONCE})
+    (asked,) = fed(end, hello, (), 0.0)
+    assert isinstance(asked, Answer)
+    reader = MessageReader(kinds={Kind.HELLO})
+    reader.get_buffer()[: len(asked.data)] = asked.data
+    reader.on_bytes(len(asked.data))
+    message = reader.take()
+    assert message is not None
+    challenge = Challenge(KEYS[EDGE], (EDGE,), NONCE, message.fields["nonce"])
+    proof = encode_message(Kind.HELLO, {"proof": challenge.proof("client")})
+
+    *_, first, second = fed(end, proof + frame(0, 5) + frame(1, 3), (), 7.0)
+    for event, size in ((first, 5), (second, 3)):
+        assert isinstance(event, Arrived)
+        assert event.delivery.nbytes == size
+        assert event.delivery.arrived == 7.0
+        event.delivery.release()
+
+
 def test_the_rest_of_a_paced_payload_is_known() -> None:
     pool = BufferPool()
     end, data = introduced(pool), frame(0, 1000)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import math
 import socket
 import sys
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tcp_info import ConnectionLog
 from emu.emulation.wire.frame_layout import CONNECTION_ROWS
+from emu.errors import EmulatorError
 from emu.prediction.core import ffi, lib
 
 
@@ -97,6 +104,85 @@ def test_a_receiver_that_has_gone_is_an_error_with_its_number() -> None:
 
         assert lib.send_bytes(sender, 10) == lib.BROKEN
         assert sender.error == errno.EPIPE
+
+
+class Encrypted:
+    """A socket that is not the kernel's own, and takes 70 bytes of a call at most."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.fileno, self.recv, self.close = sock.fileno, sock.recv, sock.close
+        self.took: list[int] = []
+        self.is_full = False
+
+    def sendmsg(self, views: list[Any]) -> int:
+        """Send some bytes, or none while the buffer is full."""
+        if self.is_full:
+            raise BlockingIOError
+        count = self._sock.send(b"".join(bytes(view) for view in views)[:70])
+        self.took.append(count)
+        return count
+
+
+@contextlib.asynccontextmanager
+async def encrypted() -> AsyncIterator[tuple[OutEdge, Encrypted, socket.socket]]:
+    """Yield an edge over such a socket, and its other end."""
+    here, there = socket.socketpair()
+    with there, contextlib.closing(RateBoard.create(1)) as board:
+        here.setblocking(False)
+        sock = Encrypted(here)
+        with contextlib.closing(Pacer(board)) as pacer:
+            edge = OutEdge(cast("Any", sock), 0, pacer)
+            yield edge, sock, there
+            await edge.aclose()
+
+
+async def test_what_a_look_offers_is_sent_and_the_next_look_is_then() -> None:
+    """Or none until there is room again; a broken connection is a failure."""
+    async with encrypted() as (edge, sock, _):
+        frame = edge.send(0, {"x": np.arange(200, dtype=np.uint8)}, shaped=True)
+        sender = edge.sender
+        sender.offered = 50
+        edge.attend(lib.OFFERS)
+        assert sender.sent == sender.overhead + 50
+        assert sender.due <= sender.next < math.inf
+        assert not edge._writing
+
+        sock.is_full = True
+        sender.offered = 50
+        edge.attend(lib.OFFERS)
+        assert sender.sent == sender.overhead + 50
+        assert sender.next == math.inf
+        assert sender.blocked == 1
+        assert edge._writing
+        sock.is_full = False
+
+        failures: list[EmulatorError] = []
+        edge.on_failure = failures.append
+        sender.error = errno.EPIPE
+        edge.attend(lib.BROKEN)
+        assert str(failures[0]) == "the receiver of edge 0 left: [Errno 32] Broken pipe"
+        assert frame.exception() is failures[0]
+
+
+async def test_what_is_encrypted_goes_with_its_head_in_front_once() -> None:
+    """Of the body so many bytes as are asked for."""
+    async with encrypted() as (edge, sock, there):
+        body = np.arange(200, dtype=np.uint8)
+        _ = edge.send(0, {"x": body}, shaped=True)
+        sender = edge.sender
+        head = sender.overhead
+        assert head > 20
+
+        sent = []
+        outcomes = []
+        for size in (100, 30, 0, 500):
+            outcomes.append(edge._write(size))
+            sent.append(sender.sent - head)
+        assert sent == [100, 130, 130, 200]
+        assert outcomes == [lib.PACED] * 3 + [lib.SENT]
+        assert there.recv(5000)[head:] == body.tobytes()
+        assert sum(sock.took) == head + 200
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO is of Linux")

@@ -1,0 +1,128 @@
+"""Machines of several jobs by hand: their kinds, their times, and who comes first."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from emu.experiment import job_shares
+from emu.experiment.job_shares import (
+    Division,
+    JobAdvice,
+    _Divider,
+    combine_counts,
+    count_epochs,
+    list_counts,
+    list_kinds,
+)
+from emu.scenario.scenario_file import loads
+
+MACHINES = [
+    {"name": "a", "count": 2, "nic": "1 Gbit/s"},
+    {"name": "b", "count": 2, "nic": "5 Gbit/s"},
+    {"name": "c", "nic": "1 Gbit/s", "cpu": 9},
+    {"name": "d", "nic": {"in": "9 Gbit/s", "out": "3 Gbit/s"}},
+    {"name": "e", "nic": "5 Gbit/s"},
+]
+JOB = {"system": "custom", "tasks": [{"name": "t", "time": "1 s"}], "iterations": 1}
+
+
+def test_kinds_are_equal_machines_the_fastest_first() -> None:
+    """By what they send per second; b1 of another rack is of a kind of its own."""
+    scenario = loads(json.dumps({"cluster": {"machines": MACHINES}, "job": JOB}))
+    cluster = scenario.stated_cluster
+    plain = [["b0", "b1", "e"], ["d"], ["a0", "a1"], ["c"]]
+    found = list_kinds(cluster)
+    assert found[:2] == plain[:2]
+    assert sorted(found[2:]) == plain[2:]
+
+    rack: Any = SimpleNamespace(name="r", machines=["b1", "a0"])
+    racked: Any = SimpleNamespace(
+        racks=[rack],
+        machines=cluster.machines,
+        names_and_positions=cluster.names_and_positions,
+    )
+    assert list_kinds(racked)[:3] == [["b0", "e"], ["b1"], ["d"]]
+
+
+def test_of_many_machines_runs_overlap_by_half() -> None:
+    """Of 64 in two kinds: all, halves from 0, 16 and 32 on, and so on."""
+    kinds = [[f"a{n}" for n in range(24)], [f"b{n}" for n in range(40)]]
+    found = list_counts(kinds)
+
+    assert found[:4] == [(24, 40), (24, 8), (8, 24), (0, 32)]
+    assert found[4:8] == [(16, 0), (8, 8), (0, 16), (8, 0)]
+    assert len(found) == len({*found})
+    assert found[-2:] == [(1, 0), (0, 1)]
+
+
+def test_of_equal_combinations_the_first_found_are_kept() -> None:
+    """Each job takes 4 s on either kind of machine, and 6 s on both."""
+    seconds = [{(1, 0): 4.0, (0, 1): 4.0, (1, 1): 6.0} for _ in range(2)]
+
+    assert combine_counts(seconds, (1, 1), max, 1) == [((1, 0), (0, 1))]
+    assert combine_counts(seconds, (2, 2), max, 2) == [
+        ((1, 0), (0, 1)),
+        ((1, 0), (1, 0)),
+    ]
+    # No more than one of a kind is free.
+    assert combine_counts(seconds, (1, 1), max, 9) == [
+        ((0, 1), (1, 0)),
+        ((1, 0), (0, 1)),
+    ]
+    assert combine_counts(seconds, (1, 0), max, 9) == []
+
+
+def answer_of(iterations: int, train: int, *, target: object = None) -> Any:
+    job = SimpleNamespace(iterations=iterations, settings={})
+    return SimpleNamespace(
+        question=SimpleNamespace(target=target),
+        simulated=SimpleNamespace(problem=SimpleNamespace(job=job)),
+        train=train,
+    )
+
+
+def test_epochs_are_counted_by_seeds_without_the_cycles_that_fill_a_pipeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten of 13 iterations train: 5 walks of 90 of the 100 vertices each are 4.5."""
+    monkeypatch.setattr(job_shares.throughput, "pipeline_depth", lambda _: 3)
+    walk = SimpleNamespace(steps=2, seeds=90)
+    monkeypatch.setattr(job_shares, "epoch_of", lambda _: walk)
+
+    assert count_epochs(answer_of(13, 100)) == pytest.approx(4.5)
+    assert count_epochs(answer_of(13, 100, target=object())) == 1.0
+    monkeypatch.setattr(job_shares, "epoch_of", lambda _: None)
+    assert count_epochs(answer_of(13, 100)) == 10.0
+
+
+def test_times_of_jobs_are_added_up_by_their_weights_or_the_longest_counts() -> None:
+    jobs = [SimpleNamespace(weight=weight) for weight in (None, 0.0, 5.0)]
+    scenario: Any = SimpleNamespace(jobs=jobs)
+
+    assert _Divider(scenario, None, sums=True).aim([2.0, 7.0, 3.0]) == 17.0
+    assert _Divider(scenario, None, sums=False).aim([2.0, 7.0, 3.0]) == 7.0
+
+
+def division(aim: float, **seconds: float) -> Division:
+    machines = {job: [f"m{number}"] for number, job in enumerate(seconds)}
+    return Division(machines, seconds, aim, scenario=None)  # type: ignore[arg-type]
+
+
+def test_advice_says_how_much_faster_the_best_is_than_the_file_and_the_next() -> None:
+    best = division(2.0, x=2.0, y=1.0)
+    stated, rival, last = division(5.0, x=5.0), division(3.0, x=3.0), division(9.0)
+    lines = [*JobAdvice(best, [rival, stated, last], stated, "of the longest").lines()]
+
+    assert lines[0].startswith("use x on m0 2 s; y on m1 1 s; 2 s of the longest")
+    assert lines[1].startswith("2.50 x as fast as the file as it stands, x on m0 5 s")
+    assert lines[2].startswith("1.50 x as fast as the next, x on m0 3 s")
+    assert len(lines) == 3
+    same = [*JobAdvice(best, [stated], best, "of the longest").lines()]
+    assert same[1] == "the file as it stands is the best that was tried"
+    # The file is named once, though it comes next.
+    second = [*JobAdvice(best, [stated, rival], stated, "").lines()]
+    assert "the next, x on m0 3 s" in second[2]
