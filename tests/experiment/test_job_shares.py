@@ -61,7 +61,8 @@ def test_of_many_machines_runs_overlap_by_half() -> None:
 
 def test_of_equal_combinations_the_first_found_are_kept() -> None:
     """Each job takes 4 s on either kind of machine, and 6 s on both."""
-    seconds = [{(1, 0): 4.0, (0, 1): 4.0, (1, 1): 6.0} for _ in range(2)]
+    times: dict[tuple[int, ...], float] = {(1, 0): 4.0, (0, 1): 4.0, (1, 1): 6.0}
+    seconds = [times, times]
 
     assert combine_counts(seconds, (1, 1), max, 1) == [((1, 0), (0, 1))]
     assert combine_counts(seconds, (2, 2), max, 2) == [
@@ -89,7 +90,8 @@ def test_epochs_are_counted_by_seeds_without_the_cycles_that_fill_a_pipeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ten of 13 iterations train: 5 walks of 90 of the 100 vertices each are 4.5."""
-    monkeypatch.setattr(job_shares.throughput, "pipeline_depth", lambda _: 3)
+    depth = "emu.experiment.job_shares.throughput.pipeline_depth"
+    monkeypatch.setattr(depth, lambda _: 3)
     walk = SimpleNamespace(steps=2, seeds=90)
     monkeypatch.setattr(job_shares, "epoch_of", lambda _: walk)
 

@@ -13,6 +13,7 @@ import pytest
 from emu.emulation.wire.array_parts import state_parts
 from emu.emulation.wire.messages import StatePart
 from emu.errors import MalformedFrame
+from emu.host.this_host import this_host
 from emu_nodes import runtime
 from emu_nodes.line import Line
 from tests.emulation.launch.specs import process_spec, process_task
@@ -70,7 +71,7 @@ async def test_figures_are_of_this_run_and_of_this_process_alone(
         is_compute = threading.current_thread().name.startswith("compute")
         return 1.5 if is_compute else 6.0
 
-    monkeypatch.setattr(runtime.this_host, "thread_time", thread_time)
+    monkeypatch.setattr(this_host, "thread_time", thread_time)
     usage = iter([(10.0, 900), (14.0, 900)])
     metrics: Any = SimpleNamespace(usage=lambda: next(usage), use=lambda: "use")
     first = await process._count(metrics)

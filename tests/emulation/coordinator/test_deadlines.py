@@ -271,6 +271,13 @@ def test_of_a_process_with_many_tasks_some_are_named(
         checked(deadlines, 1.2 + PATIENCE)
 
 
+@pytest.mark.parametrize(("count", "rest"), [(6, ""), (7, "; 1 more"), (9, "; 3 more")])
+def test_of_many_lines_six_are_told(count: int, rest: str) -> None:
+    lines = [f"line {number}" for number in range(count)]
+
+    assert Deadlines._join_lines(lines) == "; ".join(lines[:6]) + rest
+
+
 def test_process_that_has_done_all_is_told_so() -> None:
     half = Halfway()
     begin(half.run, half.problem)

@@ -69,7 +69,7 @@ def test_a_kill_awaits_an_iteration_of_the_whole_job() -> None:
         assert kills.due.time == due
 
 
-@pytest.mark.parametrize("size", [0.0, 30.0])
+@pytest.mark.parametrize("size", [0.0, 0.5, 30.0])
 def test_a_sender_lives_until_its_bytes_have_arrived(size: float) -> None:
     """The second of two processes ends at 2 s, and what it has sent at 9 s."""
     machines = Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0)
@@ -88,6 +88,19 @@ def test_a_sender_lives_until_its_bytes_have_arrived(size: float) -> None:
         assert late.due.now
         late.note(FlowEnded(0, 0, 9.0, size))
         assert late.due.now == ()
+
+
+def test_what_stays_on_a_machine_has_arrived_when_its_task_ends() -> None:
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(1, 0, 1),), 2)
+    problem = Problem(Cluster((Machine("m0", 1.0, 1.0),)), job, Placement((0, 0)))
+    kill = Kill(9.0, "b", ("b",))
+    kills = NextKills(problem, RunSettings(kills=(kill,)))
+
+    found = []
+    for iteration, end in enumerate((2.0, 4.0)):
+        kills.note(ended(1, end, iteration, volumes={0: 30.0}))
+        found.append((kills.due.now, kills.due.idle))
+    assert found == [((kill,), ()), ((), (kill,))]
 
 
 def test_a_process_with_a_copy_is_never_over() -> None:

@@ -7,19 +7,30 @@ import itertools
 import math
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from emu.emulation.coordinator import peers
 from emu.emulation.coordinator.peers import (
     Barrier,
+    ClockRelation,
+    JoinedAgent,
     Mailbox,
     Report,
+    RunLog,
     Severity,
+    Standstill,
     cause,
 )
 from emu.emulation.wire.messages import BoardReady, Listening, Message
-from emu.errors import DeadlineExceeded, NodeLost, RunError
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    MalformedFrame,
+    NodeLost,
+    RunError,
+)
 
 PROCESSES = [f"p{n}" for n in range(7)]
 
@@ -136,6 +147,79 @@ async def test_a_waiter_that_gave_up_loses_nothing() -> None:
         assert await mail.everything(math.inf) == [1]
 
 
+def test_a_clock_is_as_unsure_as_it_was_at_most_during_the_run() -> None:
+    """Before it began it was 9 ms; an agent on the same clock says nothing of it."""
+    clock = ClockRelation()
+    clock.note([])
+    assert clock == ClockRelation()
+    for line in ([1.0, 2e-6, 9e-3], [1.5, 3e-6, 2e-3]):
+        clock.note(line)
+    clock.begin()
+    assert clock.uncertainty == 2e-3
+
+    clock.note([1.75, 4e-6, 5e-3])
+    clock.note([2.0, 5e-6, 1e-3])
+    assert clock == ClockRelation(4, 2.0, 5e-6, 1e-3, 5e-3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        [1.0],
+        [1.0, 0.0, 0.0, 0.0],
+        [1.0, math.nan, 0.0],
+        [1.0, 0.0, math.inf],
+        [1, 2, 3],
+    ],
+)
+def test_what_is_no_line_of_a_clock_is_refused(line: list[float]) -> None:
+    with pytest.raises(MalformedFrame, match="clock is no line"):
+        ClockRelation().note(line)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cores"), [(3, 3), (1, 1), (0, 1), (-2, 1), ("4", 1), (None, 1)]
+)
+def test_a_host_has_a_core_at_least(cpus: object, cores: int) -> None:
+    agent = JoinedAgent("h", "", None, {"cpus": cpus}, None)  # type: ignore[arg-type]
+
+    assert agent.cores == cores
+
+
+def test_a_pause_of_the_coordinator_explains_what_follows_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is given up after 2 s, and tells of a longer pause for 4 s."""
+    clock = SimpleNamespace(now=10.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(peers, "this_host", clock)
+    standstill = Standstill(2.0)
+    told = []
+    for now in (12.0, 15.0, 16.5, 18.0, 19.0, 20.5):
+        clock.now = now
+        told.append(standstill.story())
+
+    assert told[0] == told[5] == ""
+    assert all("still for 3.0 s of wall time" in story for story in told[1:5])
+
+
+def test_a_further_run_takes_its_own_lines_out_of_the_log(tmp_path: Path) -> None:
+    first = RunLog(tmp_path / "first")
+    first.note("of the first")
+    further = first.of_next_run(tmp_path / "second")
+    assert further.last_words().startswith("it said nothing (the log is ")
+    further.note("of the second")
+    assert "it said: emu run: of the second (" in further.last_words()
+    further.settle()
+    first.settle()
+
+    assert (tmp_path / "first").read_text() == "emu run: of the first\n"
+    assert (tmp_path / "second").read_text() == "emu run: of the second\n"
+    lost = RunLog(tmp_path / "none" / "log")
+    lost.note("nowhere")
+    assert lost.last_words().startswith("its output is lost: ")
+
+
 KILLED = Report(Severity.KILLED, NodeLost("s1 was killed"))
 FAILED = Report(Severity.FAILED, RunError("w0 raised"))
 GONE = Report(Severity.GONE, NodeLost("s1 closed its connection"))
@@ -176,6 +260,9 @@ def test_an_error_was_seen_with_the_first_of_its_consequences() -> None:
     consequence = Report(Severity.CONSEQUENCE, NodeLost("w0 misses s1"), seen=3.0)
     late = Report(Severity.GONE, NodeLost("s1 has gone"), seen=8.0)
 
+    misuse = Report(Severity.KILLED, EmulatorError("of no run"))
+    assert cause([late, misuse]) is misuse.error
+    assert not hasattr(misuse.error, "seen")
     error = cause([late, failure, consequence])
     assert isinstance(error, RunError)
     assert error.seen == 3.0

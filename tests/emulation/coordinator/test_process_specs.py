@@ -9,16 +9,28 @@ import numpy as np
 import pytest
 
 from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.process_specs import (
     _machine_weights,
+    check_ports,
     edge_end,
     process_specs,
     receive_sizes,
 )
 from emu.emulation.wire.process_spec import ProcessSpec
-from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
+from emu.errors import ScenarioError
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.problem.changes import SpeedChange
-from emu.problem.job import TIMED
+from emu.problem.job import TIMED, Cut
 from emu.testing import two_machine_example
 
 
@@ -94,6 +106,71 @@ def test_an_edge_has_the_capacity_of_its_narrowest_link(
     ends = [edge_end(problem, edge, incoming=True) for edge in edges]
 
     assert {end.capacity for end in ends} == {3.0}
+
+
+def test_an_end_of_an_edge_has_every_field_of_it() -> None:
+    """Edge 1 lands 0.25 s later at a machine, and is the only one that may be old."""
+    machines = (
+        Machine("m0", 10.0, 10.0, latency_out=0.0625),
+        Machine("m1", 10.0, 10.0, latency_in=0.1875),
+    )
+    tasks = (Task("a", "x", process="p"), Task("b", "y", process="q"))
+    edges = (Edge(0, 1), Edge(0, 1, 2, latest=True))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 5), Placement((0, 1)))
+
+    source, destination = (
+        edge_end(problem, 1, incoming=incoming) for incoming in (False, True)
+    )
+    assert (source.peer, source.peer_kind, source.peer_process) == ("b", "y", "q")
+    peer = (destination.peer, destination.peer_kind, destination.peer_process)
+    assert peer == ("a", "x", "p")
+    for end in (source, destination):
+        assert (end.edge, end.name) == (1, problem.job.edge_names[1])
+        assert (end.lag, end.latest, end.shaped) == (2, True, True)
+        assert (end.sent, end.latency, end.capacity) == (3, 0.25, 10.0)
+    assert edge_end(problem, 0, incoming=True).sent == 5
+
+
+def test_tasks_that_make_cuts_know_when_and_who_begins_with_which() -> None:
+    """Two servers keep state, and the worker begins with both."""
+    tasks = (Task("ps0", "ps"), Task("ps1", "ps"), Task("w0", "w"))
+    problem = Problem(
+        Cluster((Machine("m0", 1.0, 1.0),)), Job(tasks, (), 9), Placement((0, 0, 0))
+    )
+    begins = {"ps0": ("ps0",), "w0": ("ps0", "ps1")}
+    for first, restores in (
+        (0, [(), (), ()]),
+        (4, [("ps0",), (), ("ps0", "ps1")]),
+    ):
+        plan = CutPlan(begins, every=2, keep=lambda _: None, start=Cut(first, {}))
+        settings = RunSettings(cuts=plan)
+        times = Realization(np.ones((3, 9)), np.zeros((0, 9)))
+        specs = process_specs(problem, settings, times)
+        found = [spec.tasks[0] for spec in specs]
+        assert [task.every for task in found] == [2, 2, 0]
+        assert [task.restores for task in found] == restores
+        assert {spec.first for spec in specs} == {first}
+
+
+@pytest.mark.parametrize(
+    ("ports", "hosts", "extra", "needs"),
+    [
+        (None, ["a"] * 9, 1, 0),
+        ((5, 7), [], 1, 0),
+        ((5, 7), ["b", "a", "a", "a"], 0, 0),
+        ((5, 7), ["b", "a", "a", "a"], 1, 4),
+        ((5, 6), ["b", "a", "a", "a"], 0, 3),
+    ],
+)
+def test_a_host_has_a_port_for_each_of_its_processes(
+    ports: tuple[int, int] | None, hosts: list[str], extra: int, needs: int
+) -> None:
+    if not needs:
+        check_ports(ports, hosts, extra=extra)
+        return
+    command = " and one for this command" if extra else ""
+    with pytest.raises(ScenarioError, match=f"a needs {needs} ports.*{command}"):
+        check_ports(ports, hosts, extra=extra)
 
 
 def test_real_computation_has_no_times() -> None:

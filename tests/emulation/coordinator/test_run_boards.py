@@ -150,6 +150,7 @@ def test_two_boards_of_the_core_have_room_for_every_edge(
     near: list[RateBoard],
 ) -> None:
     record = BoardRecord(len(EDGES))
+    assert record.core.entries == len(EDGES) + 1  # with that of the clock
     record.show_on(near)
     record.core.shown = record.core.room - 5
     record.keep_room()

@@ -146,7 +146,7 @@ async def test_what_a_look_offers_is_sent_and_the_next_look_is_then() -> None:
         edge.attend(lib.OFFERS)
         assert sender.sent == sender.overhead + 50
         assert sender.due <= sender.next < math.inf
-        assert not edge._writing
+        waits = [edge._writing]
 
         sock.is_full = True
         sender.offered = 50
@@ -154,7 +154,8 @@ async def test_what_a_look_offers_is_sent_and_the_next_look_is_then() -> None:
         assert sender.sent == sender.overhead + 50
         assert sender.next == math.inf
         assert sender.blocked == 1
-        assert edge._writing
+        waits.append(edge._writing)
+        assert waits == [False, True]
         sock.is_full = False
 
         failures: list[EmulatorError] = []
