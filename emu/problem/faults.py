@@ -150,10 +150,12 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
 def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """Return the cluster whose capacities and speeds change as the faults have it, too.
 
+    A stated change to the capacity that a link has already is left out.
+
     Raises ValueError when there is no such link or machine, or one stands still for
     good.
     """
-    if not faults:
+    if not (faults or cluster.changes):
         return cluster
 
     by_link = defaultdict[str, list[Fault]](list)
@@ -163,18 +165,18 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         faults_of_subject = by_subject[fault.subject]
         faults_of_subject.append(fault)
 
+    stated = defaultdict[str, dict[float, float]](dict)
+    for change in cluster.changes:
+        stated_of_link = stated[change.link]
+        stated_of_link[change.time] = change.capacity
+
     start = {link.name: link.capacity for link in cluster.links}
-    # What is stated of a link with faults is stated anew, times their factors.
-    changes = [change for change in cluster.changes if change.link not in by_link]
-    for name, faults_of_link in by_link.items():
+    changes: list[CapacityChange] = []
+    for name in {**stated, **by_link}:
         if name not in start:
             raise ValueError(f"no link is called {name}")
-        stated = {}
-        for change in cluster.changes:
-            if change.link == name:
-                stated[change.time] = change.capacity
-        factors = dict(_factors(faults_of_link))
-        changes += _changes_of(name, start[name], stated, factors)
+        factors = dict(_factors(by_link[name]))
+        changes += _changes_of(name, start[name], stated[name], factors)
 
     # Scenarios state no changes of speed: all that there are come from faults.
     speeds = []

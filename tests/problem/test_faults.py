@@ -64,6 +64,16 @@ def test_a_cluster_without_faults_is_the_same() -> None:
     assert with_faults(CLUSTER, []) is CLUSTER
 
 
+def test_a_change_to_the_same_capacity_is_none() -> None:
+    stated = (
+        CapacityChange(1.0, "m0 out", 10.0),
+        CapacityChange(2.0, "m0 out", 5.0),
+        CapacityChange(3.0, "m0 out", 5.0),
+    )
+    cluster = Cluster(CLUSTER.machines, changes=stated)
+    assert with_faults(cluster, []).changes == stated[1:2]
+
+
 @pytest.mark.parametrize(
     "fault",
     [
