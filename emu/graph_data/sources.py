@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,8 @@ def find_source(
     ``EMU_DATA`` names and among the imported graphs. Synthetic presets need no files.
     ``split`` is the number, from 0, of one of several splits that an npz file holds.
     Raises DataError when it is not there, with the places searched, and where to get
-    it; also when a split is chosen where the data has but one.
+    it; also when a split is chosen where the data has but one, or a scale of data that
+    is not made up.
     """
     # Before any folder: a preset is the same on every host, whatever files it has.
     if name in PRESETS:
@@ -58,6 +59,24 @@ def find_source(
         return synthetic_source(name, scale=scale, seed=seed)
 
     folders = data_folders(root)
+    source = _source_in(folders, name, seed, split)
+    if source is None:
+        raise _not_found(name, folders)
+    # Ignored, a scale would look as if the graph had been cut down to it.
+    if scale != 1.0:
+        raise DataError(
+            f"{name} is not made up, found scale {scale:g}: leave job.dataset.scale out"
+        )
+    return source
+
+
+def _source_in(
+    folders: Sequence[Path],
+    name: str,
+    seed: int,
+    split: int | None,
+) -> Source | None:
+    """Return the source of data that lie in one of some folders, None of others."""
     for folder in folders:
         graph_folder = folder / name
         # ogb calls its folders by names with underscores.
@@ -76,8 +95,7 @@ def find_source(
             raise DataError(problem, path=str(graph_folder))
         if files:
             return npz_source(files[0], seed=seed, split=split)
-
-    raise _not_found(name, folders)
+    return None
 
 
 def _not_found(name: str, folders: list[Path]) -> DataError:

@@ -91,6 +91,12 @@ def test_a_graph_with_one_split_takes_no_number() -> None:
         open_dataset("products-like", scale=0.001, split=1)
 
 
+def test_a_graph_that_is_not_made_up_has_no_scale(npz: Any) -> None:
+    npz()
+    with pytest.raises(DataError, match=r"is not made up, found scale 0.5: leave job"):
+        open_dataset("tiny", scale=0.5)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
