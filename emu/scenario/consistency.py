@@ -488,7 +488,8 @@ def scenario_errors(
 ) -> list[Found]:
     """Return (where, what is wrong), the parameters as of `consistency_errors`."""
     if not scenario.jobs:
-        return consistency_errors(scenario, wrong, timed=timed)
+        problems = consistency_errors(scenario, wrong, timed=timed)
+        return [*problems, *_joint_errors(scenario)]
 
     problems = _errors_of_jobs(scenario, wrong, timed=timed)
     states_placement = scenario.placement != PlacementSection()
@@ -515,6 +516,15 @@ def scenario_errors(
             problem = "this is of one job, remove this key"
             problems.append((trail, problem))
     return problems
+
+
+def _joint_errors(scenario: Scenario) -> Problems:
+    """Yield keys of several jobs that a file with one job states."""
+    problem = "is of several jobs, this is one: write jobs, or remove this key"
+    if scenario.place_jobs != "sequential":
+        yield ("place_jobs",), problem
+    if scenario.joint_cost != "max":
+        yield ("joint_cost",), problem
 
 
 def _errors_of_jobs(

@@ -338,6 +338,18 @@ def test_what_cannot_be(change: dict[str, Any], key: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize("key", [{"place_jobs": "joint"}, {"joint_cost": "sum"}])
+def test_keys_of_several_jobs_are_refused_of_one(key: dict[str, str]) -> None:
+    content = crowded()
+    [job, _] = content.pop("jobs")
+    content |= {"job": job["job"]} | key
+    with pytest.raises(
+        ScenarioError, match="is of several jobs, this is one"
+    ) as caught:
+        loads(json.dumps(content))
+    assert [caught.value.key] == [*key]
+
+
 @given(st.lists(st.sets(st.sampled_from(["tpu", "fpga", "lustre"])), min_size=1))
 def test_a_resource_is_known_if_one_of_the_jobs_demands_it(
     demanded: list[set[str]],
