@@ -419,6 +419,9 @@ class TrainingSection(JobSection):
         wanted: set[str],
         scale: Scale,
     ) -> Scaling:
+        # Rates give all times: what `times` state by default is not read.
+        if self.rates is not None:
+            return {}, set()
         # Not `by_kind`: a time that follows from others has no key to edit.
         times = {kind: time for kind, time in self.times if time is not None}
         kinds = whole_kinds(tasks, wanted) & times.keys()

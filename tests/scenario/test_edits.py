@@ -227,6 +227,34 @@ def test_faster_rates_keep_what_is_cached_where_tasks_stand() -> None:
         assert again == one.makespan < emu.simulate(drawn).makespan
 
 
+def test_no_edit_scales_a_task_whose_time_follows_from_rates() -> None:
+    """Beside one whose time is stated, in another job."""
+    rates = dict.fromkeys(("aggregate", "multiply", "sample"), "1 ps")
+    rates |= {"collect": "9 us", "step": "1 ns", "launch": "50 us"}
+    rated = {
+        "system": "data_parallel",
+        "dataset": {"name": "products-like", "scale": 0.001},
+        "model": {"hidden": 8, "layers": 2},
+        "fanouts": [3, 3],
+        "batch_size": 16,
+        "iterations": 2,
+        "rates": rates,
+    }
+    task = {"name": "g", "kind": "graph_store", "time": "1 s"}
+    stated = {"system": "custom", "iterations": 2, "tasks": [task]}
+    content = {
+        "cluster": {"machines": [{"count": 2, "nic": "1 Mbit/s"}]},
+        "jobs": [{"name": "a", "job": rated}, {"name": "b", "job": stated}],
+    }
+    found = emu.explain(emu.loads(json.dumps(content)))
+    edits = [
+        one.change.edit
+        for one in found.improvements
+        if one.change.what == "every graph_store in no time"
+    ]
+    assert edits == [None]
+
+
 def test_jobs_of_some_weight_have_edits() -> None:
     tasks = [{"name": name, "time": "2 s"} for name in ("a", "b")]
     job = {"system": "custom", "iterations": 3, "tasks": tasks}
