@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.problem import CapacityChange, Cluster, Link, Machine, Route, Tuner
-from emu.problem.changes import SpeedChange
+from emu.problem.changes import SpeedChange, SpeedSteps
 
 #: Three machines that differ in everything, of which the last has no NIC.
 CLUSTER = Cluster(
@@ -140,3 +140,39 @@ def test_what_begins_later_has_each_last_change_at_once() -> None:
         change.machine: (change.time, change.share) for change in later.speed_changes
     }
     assert speeds == {"m0": (1e-9, 0.5), "m1": (1e-9, 0.25)}
+
+
+def test_of_changes_before_a_later_beginning_the_last_one_counts() -> None:
+    """However they are listed: at 6 s m0 takes in 2 B/s and m1 has half its speed."""
+    cluster = Cluster(
+        (Machine("m0", 9.0, 8.0), Machine("m1", 7.0, 6.0)),
+        changes=(
+            CapacityChange(5.0, "m0 in", 2.0),
+            CapacityChange(8.0, "m0 in", 4.0),
+            CapacityChange(1.0, "m0 in", 3.0),
+            CapacityChange(7.0, "m1 in", 1.0),
+        ),
+        speed_changes=(SpeedChange(4.0, "m1", 0.5), SpeedChange(2.0, "m1", 0.25)),
+    )
+    later = cluster.beginning_at(6.0)
+
+    changes = {(change.link, change.time): change.capacity for change in later.changes}
+    assert changes == {("m0 in", 1e-9): 2.0, ("m0 in", 2.0): 4.0, ("m1 in", 1.0): 1.0}
+    assert later.speed_changes == (SpeedChange(1e-9, "m1", 0.5),)
+
+
+def test_speeds_go_by_time_however_they_are_listed() -> None:
+    changes = (
+        SpeedChange(4.0, "m1", 0.5),
+        SpeedChange(2.0, "m1", 0.25),
+        SpeedChange(3.0, "m0", 0.125),
+    )
+    steps = SpeedSteps(changes, {"m0": 0, "m1": 1})
+
+    assert steps.of(1) == ([0.0, 2.0, 4.0], [1.0, 0.25, 0.5])
+    first, times, shares = steps.flat
+    assert first.tolist() == [0, 2, 5]
+    assert times.tolist() == [0.0, 3.0, 0.0, 2.0, 4.0]
+    assert shares.tolist() == [1.0, 0.125, 1.0, 0.25, 0.5]
+    work = steps.work(1, np.array([1.0, 3.0]), np.array([5.0, 3.5]))
+    assert work.tolist() == [1.0 + 2 * 0.25 + 0.5, 0.125]

@@ -129,3 +129,58 @@ def test_work_is_less_on_a_slow_machine_but_for_gates() -> None:
     end = np.array([[6.0], [6.0], [6.0]])
 
     assert problem.work(start, end).tolist() == [[5.0], [1.0 + 4 * 0.25], [5.0]]
+
+
+def test_whoever_gives_back_next_is_of_the_next_that_took() -> None:
+    """Tasks c and d each give a slot back: that of a, the nearer one, and that of b."""
+    tasks = (
+        Task("b", "x", takes="gpu", frees=""),
+        Task("a", "x", takes="gpu", frees=""),
+        Task("c", "x", frees="gpu"),
+        Task("d", "x", frees="gpu"),
+    )
+    edges = (Edge(0, 1), Edge(1, 2), Edge(1, 3))
+
+    assert sorted(slot_teams(Job(tasks, edges, 3))) == [("a", "c"), ("b", "d")]
+
+
+def test_slots_are_counted_by_iterations() -> None:
+    """Of six that a takes both tasks that give back return four and two, or five."""
+    taker = Task("a", "x", takes="gpu", frees="")
+    first = Task("b", "x", frees="gpu", iterations=4)
+    second = Task("c", "x", frees="gpu", iterations=2)
+    job = Job((taker, first, second), (Edge(0, 1), Edge(0, 2)), 6)
+    everywhere = Placement((0, 0, 0))
+
+    assert everywhere.violations(job, CLUSTER) == []
+    tasks = (taker, replace(first, iterations=5), second)
+    (problem,) = everywhere.violations(replace(job, tasks=tasks), CLUSTER)
+    assert problem == (
+        "pool gpu of machine m0 gets 7 slots back from b, c, but 6 are taken there"
+    )
+
+
+def test_a_flow_has_the_latencies_of_all_links_that_it_crosses() -> None:
+    """From m0 to m1 0.5 and 4 s, back 2 and 0.25 s; within a machine none."""
+    machines = (
+        Machine("m0", 9.0, 5.0, latency_out=0.5, latency_in=0.25),
+        Machine("m1", 8.0, 7.0, latency_out=2.0, latency_in=4.0),
+    )
+    tasks = tuple(Task(name, "x") for name in "abc")
+    edges = (Edge(0, 1), Edge(1, 2), Edge(0, 2), Edge(0, 1, lag=1, credit=True))
+    job = Job(tasks, edges, 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0)))
+
+    assert problem.latencies.tolist() == [4.5, 2.25, 0.0, 0.0]
+    plain = [replace(machine, latency_in=0.0, latency_out=0.0) for machine in machines]
+    without = Problem(Cluster(tuple(plain)), job, Placement((0, 1, 0)))
+    assert without.latencies.tolist() == [0.0] * 4
+
+
+def test_a_problem_that_begins_later_has_a_later_job_and_cluster() -> None:
+    change = SpeedChange(2.0, "m1", 0.25)
+    cluster = replace(CLUSTER, speed_changes=(change,))
+    later = Problem(cluster, JOB, Placement((0, 1, 0, 1))).beginning_at(1, 1.5)
+
+    assert later.cluster.speed_changes == (SpeedChange(0.5, "m1", 0.25),)
+    assert later.job.iterations == 1

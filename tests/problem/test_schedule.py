@@ -18,6 +18,7 @@ from emu.problem import (
     Realization,
     Schedule,
     Task,
+    Tuner,
 )
 from emu.problem.schedule import Outages
 
@@ -75,3 +76,50 @@ def test_an_error_is_a_share_of_the_time_in_which_something_runs(
     """Compare seconds, those that deaths add, and recovery of run and prediction."""
     schedules = [ran(row[0], Outages(row[1], row[2])) for row in (run, expected)]
     assert schedules[0].error_over(schedules[1]) == pytest.approx(error, rel=1e-12)
+
+
+def test_a_flow_has_landed_its_latency_after_its_end() -> None:
+    """6 B at 2 B/s from 1 s on; 0.5 s out of m0 and 0.25 s into m1."""
+    machines = (
+        Machine("m0", 9.0, 2.0, latency_out=0.5, latency_in=7.0),
+        Machine("m1", 4.0, 9.0, latency_out=8.0, latency_in=0.25),
+    )
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.array([[1.0], [2.0]]), np.array([[6.0]]))
+    schedule = simulate(problem, run)
+
+    (flow,) = schedule.to_json()["flows"]
+    assert (flow["start"], flow["end"], flow["landed"]) == (1.0, 4.0, 4.75)
+    assert schedule.makespan == 4.75 + 2.0
+
+
+def test_slots_change_at_every_look_of_their_tuner() -> None:
+    """Every half second on m1, every two on m0, which looks once in that time."""
+    machines = (
+        Machine("m0", 1.0, 1.0, slots={"gpu": 5, "cpu": 3}),
+        Machine("m1", 1.0, 1.0, slots={"gpu": 4}),
+    )
+    tuners = (
+        Tuner(0, "gpu", "gpu", most=9, period=2.0),
+        Tuner(1, "gpu", "gpu", most=9, period=0.5),
+    )
+    tasks = (
+        *(Task(name, "t", takes="gpu") for name in "ab"),
+        Task("c", "t", takes="cpu"),
+    )
+    job = Job(tasks, (), 1)
+    problem = Problem(Cluster(machines, tuners=tuners), job, Placement((0, 1, 0)))
+    run = Realization(np.ones((3, 1)), np.empty((0, 1)))
+    quotas = np.array([[6, 3], [0, 2], [0, 7]])
+    schedule = replace(simulate(problem, run), quotas=quotas)
+
+    found = {}
+    for pool in problem.pools:
+        times, slots = schedule.slots_of(pool)
+        found[pool.machine, pool.name] = times.tolist(), slots.tolist()
+    assert found == {
+        (0, "gpu"): ([0.0, 2.0], [5, 6]),
+        (0, "cpu"): ([0.0], [3]),
+        (1, "gpu"): ([0.0, 0.5, 1.0, 1.5], [4, 3, 2, 7]),
+    }

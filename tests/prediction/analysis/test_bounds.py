@@ -242,6 +242,14 @@ def test_a_slot_is_held_for_the_longer_of_two_ways_with_its_latencies() -> None:
     assert found.binding == "lam of m0"
 
 
+def test_a_slot_is_held_for_the_longer_way_whichever_is_first() -> None:
+    problem, run = held()
+    times = run.times[[0, 2, 1, 3]]
+    volumes = run.volumes[[1, 0, 3, 2]]
+
+    assert bounds(problem, Realization(times, volumes)).combined == pytest.approx(51.0)
+
+
 def test_what_an_iteration_before_sends_holds_no_slot() -> None:
     """From c to y, one iteration later, 200 B at 2 B/s: not to its first."""
     problem, realization = held(Edge(0, 2, lag=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from emu.emulation.wire.frame_layout import CONNECTION_ROWS, LAST_STATE, WAIT_ROWS
 from emu.prediction.analysis.flow_counts import count_flows
@@ -31,6 +32,46 @@ def test_a_flow_has_what_its_connection_counted_until_the_next_one() -> None:
     assert counts.hole.tolist() == [[0.0, 0.02], [0.0, 0.0]]
     assert counts.of_flow(0, 1)["unread"] == 0.5
     assert "hole" not in counts.of_flow(0, 0)
+
+
+def test_every_count_has_its_unit() -> None:
+    """Microseconds are seconds; what grows counts by its increase, else as it is."""
+    states = np.zeros(2, CONNECTION_ROWS)
+    states["iteration"] = [0, LAST_STATE]
+    values = {
+        "retransmitted": (1, 3),
+        "timeouts": (2, 7),
+        "busy": (1_000_000, 4_000_000),
+        "receiver_limited": (500_000, 2_500_000),
+        "buffer_limited": (250_000, 350_000),
+        "round_trip": (900, 1500),
+        "least_round_trip": (700, 800),
+        "timer": (200_000, 300_000),
+        "window": (11, 13),
+        "segments_allowed": (10, 30),
+        "segment": (1448, 536),
+    }
+    for name, (before, after) in values.items():
+        states[name] = [before, after]
+    waits = np.array([(0, 0, 0.02, 0.5)], WAIT_ROWS)
+
+    found = count_flows(1, 1, states, waits).of_flow(0, 0)
+    assert found == pytest.approx(
+        {
+            "retransmitted": 2.0,
+            "timeouts": 5.0,
+            "timer": 0.2,
+            "busy": 3.0,
+            "receiver_limited": 2.0,
+            "buffer_limited": 0.1,
+            "round_trip": 1.5e-3,
+            "least_round_trip": 0.8e-3,
+            "window": 13.0,
+            "allowed": 14480.0,
+            "hole": 0.02,
+            "unread": 0.5,
+        }
+    )
 
 
 def test_without_rows_nothing_is_known() -> None:

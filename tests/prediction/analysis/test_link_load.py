@@ -119,6 +119,18 @@ def test_assigned_rates_are_summed_from_row_to_row() -> None:
     assert fluid_bytes(split)[:, 0].tolist() == [2 + 6.0, 12.5 + 2.0]
 
 
+def test_a_flow_does_not_end_before_its_last_rate() -> None:
+    """By the clocks of a run it may seem to: at 4 s, with a new rate at 4.5 s."""
+    schedule = moved([(1.0, 4.0, 8.0)], rows=[(1.0, 0, 2.0), (4.5, 0, 3.0)])
+
+    steps = sum_rates(schedule)
+    assert steps is not None
+    times, levels = steps[port(schedule, "m0 out")]
+    assert times.tolist() == [1.0, 4.5]
+    assert levels.tolist() == [2.0, 0.0]
+    assert peak_rate(schedule) == 2.0
+
+
 def test_a_fluid_ends_when_its_rates_have_carried_its_bytes() -> None:
     rows = [
         (1.0, 0, 2.0),  # 6 of 20 B by 4 s; the other 14 in 2 s

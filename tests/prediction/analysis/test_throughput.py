@@ -318,6 +318,7 @@ def test_table_5_on_amazon() -> None:
 
 def test_functions_are_billed_by_the_100_ms_that_they_begin() -> None:
     prices = Prices()
+    assert prices == Prices(2e-7, function_hour=0.01125, granularity=0.1)
     hour = 0.01125 / 3600
     assert prices.functions(np.array([0.1])) == pytest.approx(2e-7 + 0.1 * hour)
     assert prices.functions(np.array([0.101])) == pytest.approx(2e-7 + 0.2 * hour)

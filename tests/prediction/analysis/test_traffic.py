@@ -16,6 +16,7 @@ from emu.prediction.analysis.traffic import (
     PACKET,
     answer_times,
     count_bytes,
+    count_kinds,
     kinds_between_machines,
     meetings,
     messages,
@@ -229,3 +230,16 @@ def test_kinds_are_counted_between_machines_alone() -> None:
         "ids": 8.0,
         "rows": 4.0,
     }
+
+
+def test_bytes_of_all_processes_and_connections_add_up() -> None:
+    """Two processes take rows of one edge in, one of them over two connections."""
+    rows = {"edge": 3, "kind": "rows"}
+    statistics: dict[str, dict[str, Any]] = {
+        "a": {"received": {"payloads": [{**rows, "bytes": 5}, {**rows, "bytes": 20}]}},
+        "b": {"received": {"payloads": [{**rows, "bytes": 300}]}},
+        "c": {"received": {"payloads": [{"edge": 3, "kind": "ids", "bytes": 7}]}},
+        "d": {"received": {}},
+        "e": {},
+    }
+    assert count_kinds(statistics) == {(3, "rows"): 325, (3, "ids"): 7}

@@ -15,6 +15,7 @@ from emu.problem import Edge, Job, Task
 from emu.problem.workloads import all_reduce, part_bounds, steps_of
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
+    all_reduce_edge_count,
     all_reduce_edges,
     all_reduce_tasks,
     build_named_job,
@@ -24,6 +25,7 @@ from emu.problem.workloads.all_reduce import (
 )
 from tests.golden.cases import cases
 
+HALVING = "halving_doubling"
 RINGS = [case for case in cases("ring") if "got0" in str(case.job["tasks"])]
 
 
@@ -210,3 +212,76 @@ def test_edges_that_another_thread_builds_meanwhile_disturb_no_search(
     job = build_named_job(tasks, edges, 1, {})
     assert [(edge.source, edge.destination) for edge in job.edges] == [(0, 1)]
     assert len(latest) == 3
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "ranks"),
+    [
+        *(("ring", ranks) for ranks in range(1, 7)),
+        *((HALVING, 1 << n) for n in range(4)),
+    ],
+)
+def test_edges_of_an_all_reduce_are_counted_before_they_are_made(
+    algorithm: str, ranks: int
+) -> None:
+    names = [f"w{rank}" for rank in range(ranks)]
+    edges = all_reduce_edges(
+        names, names, names, lag=1, carries="sum", algorithm=algorithm
+    )
+    assert all_reduce_edge_count(ranks, algorithm) == len(list(edges))
+
+
+def test_steps_need_nothing_of_their_own() -> None:
+    """Demands, slots and programs are of the rank's task; its place is theirs too."""
+    owner = Task(
+        "w0",
+        "worker",
+        {"gpu": 1.0},
+        pinned="m3",
+        takes="gpu",
+        frees="other",
+        iterations=7,
+        behind=2,
+    )
+    tasks = list(all_reduce_tasks([owner, Task("w1", "worker", process="p")]))
+
+    assert [task.name for task in tasks] == [
+        *("w0.ring0", "w0.ring1", "w0.ring2", "w0.got0", "w0.got1"),
+        *("w1.ring0", "w1.ring1", "w1.ring2", "w1.got0", "w1.got1"),
+    ]
+    for task in tasks[:5]:
+        assert (task.demands, task.takes, task.frees, task.gives_back) == (
+            {}, "", None, ""
+        )  # fmt: skip
+        assert (task.pinned, task.iterations, task.behind) == ("m3", 7, 2)
+    assert [task.process for task in tasks] == ["w0"] * 5 + ["p"] * 5
+    shared = {"of": "w1", "algorithm": "ring", "ranks": 2, "rank": 1}
+    assert tasks[-1].settings == {**shared, "step": 1}
+
+
+def test_credits_come_from_workers_where_there_are_some() -> None:
+    """Behind the worker a server steps: of the worker's end a store waits."""
+    tasks = [Task("g", "graph_store"), Task("w", "worker"), Task("ps", "server")]
+    edges = [Edge(0, 1), Edge(1, 2), Edge(2, 1, lag=1)]
+
+    assert credit_edges(tasks, edges, 3) == (Edge(1, 0, lag=3, credit=True),)
+    plain = [*tasks[:1], Task("x", "x"), *tasks[2:]]
+    assert credit_edges(plain, edges, 3) == (Edge(2, 0, lag=3, credit=True),)
+    # Without stores, every task that waits for none of its iteration.
+    loose = [Task("a", "a"), Task("b", "worker"), Task("c", "c"), Task("d", "worker")]
+    found = credit_edges(loose, [Edge(0, 1), Edge(2, 1), Edge(2, 3)], 2)
+    pairs = [(edge.source, edge.destination) for edge in found]
+    assert pairs == [(1, 0), (1, 2), (3, 2)]
+
+
+def test_a_window_is_the_least_lag_of_credits_of_later_iterations() -> None:
+    tasks = tuple(Task(name, "x") for name in "ab")
+    edges = (
+        Edge(0, 1),
+        Edge(1, 0, lag=1),
+        Edge(1, 0, lag=5, credit=True),
+        Edge(0, 1, credit=True),
+        Edge(0, 1, lag=3, credit=True),
+    )
+    assert window_of(Job(tasks, edges, 9)) == 3
+    assert window_of(Job(tasks, edges[:2], 9)) is None

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.problem.workloads.collectives import ALGORITHMS, list_steps
+from emu.problem.workloads.collectives import (
+    ALGORITHMS,
+    adds_up,
+    list_outcome,
+    list_own,
+    list_steps,
+)
 
 PAIRS = [(kind, how) for kind, some in ALGORITHMS.items() for how in some]
 SUMS = ("allreduce", "reduce_scatter")
@@ -78,3 +84,45 @@ def test_an_algorithm_that_there_is_not() -> None:
         list_steps("broadcast", "halving", 4)
     with pytest.raises(ValueError, match="power of two"):
         list_steps("allgather", "halving_doubling", 6)
+
+
+def test_sends_of_a_ring_of_three_by_hand() -> None:
+    """Of a sum each rank sends its own chunk first; of halves it ends with its own."""
+    first_sends = [
+        [(send.sender, send.receiver, send.first, send.last) for send in steps[0]]
+        for steps in (
+            list_steps("allreduce", "ring", 3),
+            list_steps("reduce_scatter", "ring", 3),
+            list_steps("allgather", "ring", 3),
+        )
+    ]
+    assert first_sends == [
+        [(0, 1, 0, 1), (1, 2, 1, 2), (2, 0, 2, 3)],
+        [(0, 1, 2, 3), (1, 2, 0, 1), (2, 0, 1, 2)],
+        [(0, 1, 0, 1), (1, 2, 1, 2), (2, 0, 2, 3)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "outcome"),
+    [
+        ("allreduce", [0, 1, 2], {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2]}),
+        ("reduce_scatter", [0, 1, 2], {1: [0, 1, 2]}),
+        ("allgather", [1], {0: [0], 1: [1], 2: [2]}),
+        ("alltoall", [3, 4, 5], {1: [0], 4: [1], 7: [2]}),
+        ("broadcast", [], {0: [0], 1: [0], 2: [0]}),
+    ],
+)
+def test_what_the_second_of_three_ranks_brings_and_gets(
+    kind: str, own: list[int], outcome: dict[int, list[int]]
+) -> None:
+    assert list(list_own(kind, 1, 3)) == own
+    found = {chunk: list(of) for chunk, of in list_outcome(kind, 1, 3).items()}
+    assert found == outcome
+
+
+def test_what_a_step_brings_is_added_in_the_first_half_of_a_sum() -> None:
+    assert [adds_up("allreduce", step, 4) for step in range(4)] == [1, 1, 0, 0]
+    assert [adds_up("reduce_scatter", step, 2) for step in range(2)] == [1, 1]
+    assert not adds_up("allgather", 0, 2)
+    assert list(list_own("broadcast", 0, 3)) == [0, 1, 2]

@@ -7,6 +7,9 @@ from emu.problem.workloads.exchange import (
     ROWS,
     Exchange,
     carries_numbers,
+    is_exact,
+    read_exchanges,
+    to_settings,
 )
 
 
@@ -33,3 +36,37 @@ def test_a_mean_of_earlier_rows_is_no_value_of_its_epoch() -> None:
     assert smoothed.remembers
     assert not smoothed.is_exact
     assert Exchange(ROWS, 2).is_exact
+
+
+def test_rows_of_few_bits_share_bytes_column_by_column() -> None:
+    """Three of seven rows, 2 bits of each in a byte, beside 4 bytes of every row."""
+    halved = Exchange(ROWS, 2, share=0.5, bits=2)
+    assert halved.count_rows(7) == 3
+    assert halved.message_bytes(7, 5, 8) == 1 * 5 + 1 + 4 * 3
+    # Five rows of 4 bits take three bytes in each of nine columns.
+    assert Exchange(ROWS, 2, bits=4).message_bytes(5, 9, 8) == 3 * 9 + 1 + 4 * 5
+    assert Exchange(ROWS, 2, bits=8).message_bytes(5, 9, 8) == 5 * 9 + 1 + 4 * 5
+    # A byte is always sent.
+    assert Exchange(ROWS, 2, bits=4).message_bytes(0, 9, 8) == 1
+    assert Exchange(ROWS, 2, share=0.5).message_bytes(7, 5, 8) == 3 * 5 * 8
+
+
+def test_rows_are_sent_in_every_so_many_epochs_from_the_first_on() -> None:
+    exchange = Exchange(ROWS, 1, every=3)
+    assert [exchange.sends(epoch) for epoch in range(7)] == [1, 0, 0, 1, 0, 0, 1]
+    assert exchange.remembers
+    assert not Exchange(ROWS, 1, age=1).is_exact
+    assert not Exchange(ROWS, 1, share=0.5).is_exact
+    assert not Exchange(ROWS, 1, bits=8).is_exact
+
+
+def test_a_job_is_exact_where_all_its_exchanges_are_or_it_has_one_part() -> None:
+    exact = Exchange(ROWS, 1)
+    late = Exchange(GRADIENTS, 2, age=1)
+    both = {"exchanges": to_settings([exact, late]), "parts": 2}
+
+    assert read_exchanges(both) == (exact, late)
+    assert is_exact({"exchanges": to_settings([exact])})
+    assert not is_exact(both)
+    assert is_exact({**both, "parts": 1})
+    assert is_exact({})
