@@ -64,3 +64,14 @@ def test_a_quota_goes_by_a_tenth_down_or_up(
 ) -> None:
     """Rounded away from what it was; up to the most, and down to one."""
     assert Tuner(0, "gpu", "cpu", most=99).steps(quota) == {quota, lower, higher}
+
+
+def test_a_tuner_looks_every_second_unless_stated() -> None:
+    tuner = Tuner(0, "gpu", "cpu", most=9)
+
+    assert (tuner.period, tuner.path) == (1.0, ())
+    assert [sorted(tuner.steps(quota)) for quota in (1, 5, 9)] == [
+        [1, 2],
+        [4, 5, 6],
+        [8, 9],
+    ]

@@ -314,3 +314,40 @@ def test_a_long_cycle_is_named_by_its_first_eight_tasks() -> None:
     edges = tuple(Edge(n, (n + 1) % 9) for n in range(9))
     with pytest.raises(ValueError, match=rf"through {', '.join(names[:8])};"):
         Job(tasks(*names), edges, 1)
+
+
+def test_a_later_part_of_a_pipeline_fills_anew() -> None:
+    """Task a works at once, b two cycles behind, c one: nothing is sent meanwhile."""
+    job = Job(
+        (Task("a", "x"), Task("b", "x", behind=2), Task("c", "x", behind=1)),
+        (Edge(0, 1), Edge(1, 2), Edge(2, 0, lag=1), Edge(0, 1, lag=1)),
+        6,
+    )
+    times = np.arange(18.0).reshape(3, 6) + 1
+    volumes = np.arange(24.0).reshape(4, 6) + 1
+    later = Realization(times, volumes).beginning_at(3, job)
+
+    assert later.times.tolist() == [[4, 5, 6], [0, 0, 12], [0, 17, 18]]
+    # Read by b two cycles later, or one of which the lag makes up.
+    assert later.volumes.tolist() == [
+        [0, 0, 6],
+        [0, 0, 12],
+        [0, 17, 18],
+        [0, 23, 24],
+    ]
+
+
+def test_edges_rank_by_the_numbers_in_names_of_both_ends() -> None:
+    """Names that are read alike, w1 and w01, have one place: then lags decide."""
+    job = Job(
+        tasks("w10", "w2", "w01", "w1"),
+        (
+            Edge(0, 1),
+            Edge(3, 1, lag=5),
+            Edge(2, 1, lag=7),
+            Edge(3, 0, lag=1),
+            Edge(2, 1),
+        ),
+        9,
+    )
+    assert job.edge_ranks == (3, 1, 2, 4, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -196,3 +197,34 @@ def test_replicas_stand_where_most_comes_in(workers: int) -> None:
     job = cast("DgtpJobSection", scenario.job)
     best = roomy_machines(job, scenario.cluster, {}, workers, {*nics})
     assert best == ("b", "c")[:workers]
+
+
+def test_numbers_of_features_may_be_of_another_size_than_parameters() -> None:
+    job = small()
+    volumes = dgtp_volumes(
+        job,
+        [[COUNTS] * 2] * 2,
+        feature_length=10,
+        parameters=100,
+        itemsize=8,
+        row_itemsize=2,
+    )
+    by_name = dict(zip(_names(job), volumes[:, 0].tolist(), strict=True))
+    assert by_name["g1->s0"] == 2 * 10 * 5
+    assert by_name["s0->w0"] == 2 * 10 * 8 + 8 * 20 + 4 * 2
+    assert by_name["w0->ps0"] == 8 * 100
+
+
+def test_ids_are_of_rows_that_a_sampler_lacks_and_of_those_for_its_next_window() -> (
+    None
+):
+    """Of 3 and 5 rows 1 and 2 are there already; 7 and 9 come ahead in the first."""
+    job = multiround()
+    first = replace(COUNTS, hits=(1, 2), ahead=(7, 9))
+    later = replace(COUNTS, hits=(1, 2))
+    volumes = dgtp_volumes(job, [[first, later]] * 2, feature_length=10, parameters=100)
+
+    by_name = dict(zip(_names(job), volumes[:, :2].tolist(), strict=True))
+    assert by_name["s0.fetch->g0"] == [8 * (3 - 1 + 7), 8 * (3 - 1)]
+    assert by_name["s0.fetch->g1"] == [8 * (5 - 2 + 9), 8 * (5 - 2)]
+    assert by_name["g1->s0"] == [4 * 10 * (5 - 2)] * 2

@@ -21,6 +21,7 @@ from emu.problem.workloads.operations import OPERATIONS, Operations, count_layer
 from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.scenario_file import find_errors, loads
+from emu.systems.rates_section import RatesSection
 from emu.training import GraphModel, MiniBatch
 
 RATES = {
@@ -298,3 +299,25 @@ def test_operations_are_summed_by_iteration() -> None:
     rate = dict.fromkeys(OPERATIONS, 1.0) | {"launch": 100.0}
     seconds = operations.seconds([rate] * len(job.tasks))
     assert seconds[:2].tolist() == [[1.0, 2.0], [0.0, 105.0]]
+
+
+def test_rates_of_a_device_are_its_own_and_those_of_collecting_by_default() -> None:
+    stated = {**RATES, "sample": {"default": "30 ns", "quick": "5 ns"}}
+    section = RatesSection.model_validate(stated)
+    everywhere = {
+        "aggregate": 20e-12,
+        "multiply": 0.4e-12,
+        "sample": 30e-9,
+        "collect": 200e-12,
+        "step": 0.5e-9,
+        "launch": 50e-6,
+        "collect_device": 200e-12,
+        "pcie": 0.0,
+    }
+    assert section.on("default") == pytest.approx(everywhere)
+    assert section.on("quick") == pytest.approx({**everywhere, "sample": 5e-9})
+
+    more = {"collect_device": "10 ps", "pcie": "80 ps", "partition": "1 us"}
+    with_way = RatesSection.model_validate({**stated, **more})
+    expected = {**everywhere, "collect_device": 10e-12, "pcie": 80e-12}
+    assert with_way.on("default") == pytest.approx(expected)

@@ -120,3 +120,37 @@ def test_a_copy_can_die_as_long_as_the_job_lasts() -> None:
     assert part(0, 0.0).task_end[1, 8] < 19.0
     assert goes_on("a") == goes_on("a.copy") == 8
     assert goes_on("a", "a.copy") == 0
+
+
+@pytest.mark.parametrize(
+    ("rounds", "missed", "iterations"),
+    # Of six iterations the cuts before the third and the fifth are sent, of two none.
+    [(6, 0, 5), (7, 0, 7), (6, 1, 6), (2, 0, 1), (3, 0, 3), (4, 3, 1)],
+)
+def test_copies_end_with_the_last_cut_of_their_task(
+    rounds: int, missed: int, iterations: int
+) -> None:
+    """Every two iterations of a task that may run less often than the job."""
+    task = Task("a", "worker", iterations=rounds)
+    job = with_copies(Job((Task("b", "x"), task), (), 10), ["a"], 2, missed)
+
+    copy = job.tasks[2]
+    assert (copy.name, copy.iterations, copy.behind) == ("a.copy", iterations, missed)
+    state, credit = job.edges
+    assert (state.source, state.destination, state.lag, state.credit) == (
+        1,
+        2,
+        0,
+        False,
+    )
+    assert (credit.source, credit.destination, credit.lag) == (2, 1, 2)
+    assert credit.credit
+
+
+def test_a_copy_is_of_the_state_before_each_cut() -> None:
+    """Of 1, 2, 4 .. bytes those before the third and the fifth, one cycle later."""
+    job = with_copies(Job((Task("a", "worker"),), (), 6), ["a"], 2, 1)
+    sizes = {"a": np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])}
+
+    volumes = count_copy_bytes(job, sizes, 2)
+    assert volumes.tolist() == [[0, 0, 0, 4, 0, 16], [0] * 6]

@@ -1,0 +1,147 @@
+"""Bytes and operations of APT's shares, where no two counts are equal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.problem import Task
+from emu.problem.workloads import SampleCounts
+from emu.problem.workloads.all_reduce import NamedEdge
+from emu.systems.apt.shares import ShareCounts
+from emu.systems.apt.volumes import CountedJob
+from emu.systems.p3.operations import _Phases, split_layer
+from emu.systems.p3.volumes import SplitModel
+
+#: Of two samplers on two machines, in one mini-batch; rows by machine and owner.
+SHARES = ShareCounts(
+    destinations=np.array([[[3.0], [4.0]], [[5.0], [6.0]]]),
+    edges=np.array([[[10.0], [20.0]], [[30.0], [40.0]]]),
+    inputs=np.array([[[7.0], [8.0]], [[9.0], [11.0]]]),
+    own=np.array([[[1.0], [2.0]], [[3.0], [4.0]]]),
+    rows=np.array([[[100.0], [200.0]], [[300.0], [400.0]]]),
+)
+SAMPLES = (
+    (SampleCounts((1, 2), edges=50, seeds=2, outputs=9, first_edges=30),),
+    (SampleCounts((3, 4), edges=80, seeds=3, outputs=11, first_edges=45),),
+)
+
+
+def counted(strategy: str, kind: str = "sage") -> CountedJob:
+    settings = {
+        "strategy": strategy,
+        "precision": "float32",
+        "samplers_per_worker": 1,
+        "model": {"kind": kind, "hidden": 4, "layers": 2},
+    }
+    return CountedJob(
+        job=SimpleNamespace(settings=settings, iterations=1),  # type: ignore[arg-type]
+        dataset=SimpleNamespace(feature_length=5, classes=3),  # type: ignore[arg-type]
+        shares=SHARES,
+        samples=SAMPLES,
+        split=SplitModel(
+            feature_length=5, first_width=8, upper=31, pulled_width=4, itemsize=4
+        ),
+        columns=(3, 2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("carries", "place", "size"),
+    [
+        ("ids", (0, 1), 8 * 200),
+        ("ids", (1, 0), 8 * 300),
+        # Of three columns on the first machine, two on the second.
+        ("rows", (0, 1), 4 * 3 * 200),
+        ("rows", (1, 0), 4 * 2 * 300),
+        # Sums of the home's sampler that another machine adds up.
+        ("sums", (0, 1), 4 * 4 * 4),
+        ("sums", (1, 0), 4 * 4 * 5),
+        # Of 31 and 8 * 5 numbers the first of two ranks' chunks is longer.
+        ("upper", (0, 1, 2), 4 * 16),
+        ("upper", (1, 2, 2), 4 * 15),
+        ("first", (0, 1, 2), 4 * 20),
+        ("", (), 0),
+    ],
+)
+def test_bytes_are_of_what_an_edge_carries(
+    carries: str, place: tuple[int, ...], size: float
+) -> None:
+    edge = NamedEdge("a", "b", carries=carries, place=place)
+
+    assert counted("snp").volumes([edge]).tolist() == [[size]]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "places"), [("gdp", 0), ("nfp", 0), ("snp", 3 + 4), ("dnp", 3 + 4)]
+)
+def test_a_machine_needs_places_of_its_sums_where_others_add_up(
+    strategy: str, places: int
+) -> None:
+    """And ids of 9 vertices, with 20 edges behind the first layer."""
+    size = counted(strategy)._upper_bytes(0)
+
+    assert size.tolist() == [8 * 9 + 8 * 20 + 4 * places]
+
+
+def test_rows_of_a_machine_are_of_all_owners_and_its_columns() -> None:
+    job = counted("gdp")
+
+    assert job.row_bytes(0).tolist() == [4 * 3 * (100 + 200)]
+    assert job.row_bytes(1).tolist() == [4 * 2 * (300 + 400)]
+    assert [job.columns_on(rank) for rank in range(3)] == [3, 2, 3]
+    assert list(job.samplers_of(1)) == [1]
+
+
+def test_own_rows_are_multiplied_by_their_owner_alone() -> None:
+    """Of 3 and 5 destinations 2 and 2 lie elsewhere; 12 products are of a row."""
+    first, second = counted("snp")._shares_work(0)
+
+    assert first.aggregate.tolist() == [10 * 3]
+    assert first.multiply.tolist() == [(3 + 3 - 2) * 12]
+    assert second.aggregate.tolist() == [30 * 3]
+    assert second.multiply.tolist() == [(5 + 5 - 2) * 12]
+    plain, _ = counted("snp", "gcn")._shares_work(0)
+    assert plain.multiply.tolist() == [3 * 12]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "drawn", "asked"),
+    [("gdp", (50.0, 80.0), []), ("dnp", (20.0, 35.0), [[10 + 30], [20 + 40]])],
+)
+def test_edges_are_drawn_by_samplers_or_owners_of_destinations(
+    strategy: str, drawn: tuple[float, ...], asked: list[Any]
+) -> None:
+    job = counted(strategy)
+    for sampler, edges in enumerate(drawn):
+        task = Task("s", "sampler", settings={"sampler": sampler})
+        (work,) = job._work_of(task)
+        assert list(work["sample"]) == [edges]
+    found = []
+    for rank in (0, 1):
+        task = Task("f", "sampler_fetch", settings={"rank": rank})
+        found += [work["sample"].tolist() for work in job._work_of(task)]
+    assert found == asked
+
+
+@pytest.mark.parametrize(("layers", "width"), [(2, 8), (1, 3)])
+def test_a_first_layer_that_is_the_last_is_as_wide_as_there_are_classes(
+    layers: int, width: int
+) -> None:
+    model = {"kind": "gcn", "hidden": 8, "layers": layers}
+    phases = _Phases(
+        builder=None,  # type: ignore[arg-type]
+        model=model,
+        feature_length=5,
+        classes=3,
+        counts=SAMPLES,
+        steps=(1, 2),
+    )
+    linear, _ = phases._split(2, SAMPLES[0])
+    expected, _ = split_layer("gcn", (2, width), SAMPLES[0])
+
+    assert linear.multiply.tolist() == expected.multiply.tolist() == [9 * 2 * width]
+    assert linear.aggregate.tolist() == [30 * 2]
