@@ -8,10 +8,12 @@
 static const double FIRST_QUEUE = 1e7; /* bytes; queues grow tenfold: Aalo, section 5.3 */
 static const int64_t QUEUES = 10;
 
-/* Put a wave into its queue, by what it has sent. */
+/* Put a wave into its queue, by what it has sent: one that has sent nothing stays there. */
 static void choose_queue(const State *state, Wave *wave, double now)
 {
     const Waves *waves = &state->scratch.waves;
+    if (!wave->sends && !wave->is_new)
+        return;
     double sent = wave->carried, most = FIRST_QUEUE;
     FOR_ALIVE(group, waves, wave)
         sent += waves->volume[group] - remaining(state->fluid + group, now);
@@ -27,6 +29,8 @@ static double leaves_queue(const State *state, const Wave *wave, double now)
 {
     const Waves *waves = &state->scratch.waves;
     double speed = 0.0;
+    if (!wave->sends)
+        return INFINITY;
     FOR_ALIVE(group, waves, wave)
         speed += state->fluid[group].rate;
     if (speed == 0.0)
@@ -59,10 +63,15 @@ static void change_queues(State *state, double instant)
             }
 }
 
-/* Aalo: let the flows of a wave share equally what is left of their ports. */
+/* Aalo: let the flows of a wave share equally what is left of their ports. A wave that had
+ * nothing, and is left nothing, stays as it is. */
 static void share_wave(const Layout *layout, State *state, Wave *wave)
 {
     Waves *waves = &state->scratch.waves;
+    bool is_idle = !wave->sends && !wave->is_new;
+    wave->sends = false;
+    if (is_idle && !has_open_ports(waves, wave))
+        return;
     FOR_WAVE_PORTS(at, waves, wave) {
         at->share = at->flows > 0 ? state->scratch.residual[at->port] / (double)at->flows : 0.0;
         at->base = 0.0;
@@ -73,6 +82,9 @@ static void share_wave(const Layout *layout, State *state, Wave *wave)
         FOR_HOPS(hop, layout, group)
             rate = smaller(rate, waves->port[waves->at[hop]].share);
         state->scratch.rate[group] = 0.0;
+        if (rate == 0.0)
+            continue;
+        wave->sends = true;
         set_base(layout, state, group, rate);
         take_of_ports(layout, state, group, rate);
     }
