@@ -131,7 +131,9 @@ class Scenario(sections.FileSection):
     of a training as that row is; a file alone is of the file's own system: CSV of
     ``step,accuracy`` or ``epoch,accuracy``. ``--to`` takes steps from it, in place of a
     training."""
-    training_scales: tuple[Annotated[float, Field(gt=0, lt=1)], ...] | None = None
+    training_scales: tuple[Annotated[float, Field(gt=0, lt=1)], ...] | None = Field(
+        default=None, json_schema_extra={"minItems": 3}
+    )
     """Scales of a drawn graph at which ``--to`` trains, three or more: the steps that
     rows without a curve take there are followed to the scale of the file."""
     seed: Seed = 0

@@ -33,6 +33,7 @@ def json_schema() -> _Schema:
 
     # A file states job or jobs, and ``name`` is by default that of the file.
     schema["required"] = ["cluster"]
+    schema["oneOf"] = [{"required": ["job"]}, {"required": ["jobs"]}]
     cluster = definitions["ClusterSection"]
     # A topology stands for the machines, which are then not required.
     keys = cluster.pop("required")

@@ -20,10 +20,12 @@ from emu.problem.fields.cluster_section import (
 from emu.problem.fields.quantities import (
     DEFAULT_DEVICE,
     DEFAULT_WINDOW,
+    MOST_COUNT,
     Count,
     DurationPerDevice,
     Few,
     Name,
+    Schema,
     Window,
     combine,
     word_or_list,
@@ -61,9 +63,8 @@ if TYPE_CHECKING:
 
 #: Memory that features lie in.
 Place: TypeAlias = Literal["host", "device"]
-Fanouts: TypeAlias = Annotated[
-    tuple[Count, ...], *word_or_list("all", {"type": "integer", "minimum": 1})
-]
+_FANOUT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_COUNT}
+Fanouts: TypeAlias = Annotated[tuple[Count, ...], *word_or_list("all", _FANOUT)]
 
 #: Wrong where a kind of task has no time.
 NO_TIME = (

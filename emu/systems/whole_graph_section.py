@@ -14,6 +14,7 @@ from emu.problem.fields.quantities import (
     Few,
     Name,
     text_schema,
+    times_schema,
     write_times,
 )
 from emu.problem.fields.section import Section
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 
 
+_TIME_SCHEMA = times_schema(text_schema(DURATION, "40 ms"))
 #: A time for all layers, or one for each, from the input.
 TimePerLayer = Annotated[
     tuple[DurationPerDevice, ...],
@@ -50,9 +52,8 @@ TimePerLayer = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                text_schema(DURATION, "40 ms"),
-                {"type": "object"},
-                {"type": "array", "minItems": 1},
+                *_TIME_SCHEMA["anyOf"],
+                {"type": "array", "items": _TIME_SCHEMA, "minItems": 1},
             ],
             "description": "time for all layers, or a list of one per layer",
         }

@@ -19,6 +19,7 @@ from emu.problem.workloads import window_of
 from emu.scenario import Scenario, build_job, find_errors, load, realize
 from emu.scenario.document import read_document
 from emu.scenario.run_sections import LabFile
+from emu.scenario.scenario_file import loads
 from emu.scenario.schema import json_schema
 from tests import draws
 
@@ -240,10 +241,14 @@ def _conforms(  # noqa: PLR0911 - one exit per keyword
             for key, item in value.items()
         )
     if isinstance(value, list):
-        return all(_conforms(item, schema.get("items", {}), root) for item in value)
+        return len(value) >= schema.get("minItems", 0) and all(
+            _conforms(item, schema.get("items", {}), root) for item in value
+        )
     if isinstance(value, str):
         return re.search(schema.get("pattern", ""), value) is not None
-    return not isinstance(value, int | float) or value >= schema.get("minimum", value)
+    return not isinstance(value, int | float) or (
+        schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    )
 
 
 def _plain(path: Path) -> Any:
@@ -272,6 +277,10 @@ def test_shipped_scenarios_conform_to_the_schema(path: Path) -> None:
         (("job", "tasks", 0, "tme"), "1 s"),
         (("schedule", "policy"), "oess"),
         (("unknown",), 1),
+        (("name",), "a/b"),
+        (("job", "tasks", 0, "name"), "g 0"),
+        (("job",), None),
+        (("training_scales",), [0.1, 0.2]),
     ],
 )
 def test_the_schema_refuses_what_loading_refuses(
@@ -282,7 +291,29 @@ def test_the_schema_refuses_what_loading_refuses(
     for step in trail[:-1]:
         place = place[step]
     place[trail[-1]] = value
+    # None stands for a key that is not there.
+    stated = {key: section for key, section in data.items() if section is not None}
 
+    assert not _conforms(stated, schema, schema)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "value"),
+    [
+        ("dgcl_dgx1", "times", {"forward": ["a"]}),
+        ("dgcl_dgx1", "times", {"forward": {"a100": "1 s"}}),
+        ("demo", "fanouts", [10**8]),
+    ],
+)
+def test_the_schema_refuses_what_loading_a_training_refuses(
+    path: str, key: str, value: Any
+) -> None:
+    schema = _schema()
+    data = _plain(GOLDEN.with_name(f"{path}.yaml"))
+    data["job"][key] = value
+
+    with pytest.raises(ScenarioError, match=key):
+        loads(json.dumps(data))
     assert not _conforms(data, schema, schema)
 
 

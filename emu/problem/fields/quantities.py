@@ -156,7 +156,8 @@ def write_times(value: Any) -> Any:
     return _each_exact(DURATION)(value)
 
 
-def _times_schema(schema: Schema) -> Schema:
+def times_schema(schema: Schema) -> Schema:
+    """Return the JSON Schema of times for all devices, or for each."""
     devices = {
         "type": "object",
         "additionalProperties": text_schema(DURATION, "40 ms"),
@@ -270,7 +271,7 @@ def _by_device(parse: Parser, schema: Schema) -> tuple[Any, ...]:
     return (
         BeforeValidator(_or_by_device(parse)),
         PlainSerializer(write_times),
-        WithJsonSchema(_times_schema(schema)),
+        WithJsonSchema(times_schema(schema)),
     )
 
 
@@ -332,8 +333,10 @@ SizePerIteration: TypeAlias = Annotated[
     WithJsonSchema(_either_schema(SIZE, "40 B")),
 ]
 
+#: The most of whatever is counted.
+MOST_COUNT = 10**7
 #: Whole numbers: no text, no truth values, no 2.5.
-Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
+Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=MOST_COUNT)]
 #: K of a credit window.
 Window: TypeAlias = Count | Literal["unlimited"]
 #: Of machines or processes: 10,000 of a kind are beyond any host, not beyond a typo.
@@ -349,9 +352,21 @@ Name: TypeAlias = Annotated[
 ]
 #: A path; those of a file are relative to the file, those of --set to where it runs.
 FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=4096)]
-#: Names that become parts of file names and of ``g0->s0#2``.
-TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
-FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]
+
+#: Names that become parts of file names and of ``g0->s0#2``. The pattern stands before
+#: the check: behind it the JSON Schema would have none.
+TaskName: TypeAlias = Annotated[
+    str,
+    Strict(),
+    Field(min_length=1, max_length=100, pattern=r"^[^\s/\\>#]+$"),
+    AfterValidator(check_name),
+]
+FileName: TypeAlias = Annotated[
+    str,
+    Strict(),
+    Field(min_length=1, max_length=100, pattern=r"^[^/\\]+$"),
+    AfterValidator(check_name),
+]
 
 
 def _ports(found: object) -> tuple[int, int]:

@@ -40,6 +40,6 @@ class P3Keys(ReplicaSection):
     and samplers ask owners hop by hop."""
     cache: Few | None = None
     """Machines that hold a full copy of the features between them; default is all."""
-    columns: Shares = ()
+    columns: Shares = Field(default=(), json_schema_extra={"default": "even"})
     """``even``, or shares of the columns of each machine of a group; one with 0
     computes no part of layer 1."""
