@@ -6,8 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from emu.units import format_size
+
 #: The shortest period, seconds: a tuning is an event of the schedule.
 LEAST_PERIOD = 1e-3
+#: Resources that are sizes, with a unit.
+SIZES = ("memory", "gpu_memory")
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,19 @@ class Machine:
             # A pool that is not stated is unlimited: 0 would let nobody start, ever.
             if slots < 1:
                 raise ValueError(f"machine {self.name}: pool {pool} has {slots} slots")
+
+
+def format_amount(amount: float, resource: str) -> str:
+    """Return an amount of a resource for people: ``2``, or a size ``16 GB``."""
+    if resource in SIZES:
+        return format_size(amount)
+    return f"{amount:g}"
+
+
+def name_amount(amount: float, resource: str) -> str:
+    """Return an amount with its resource: ``2 cpu``, ``16 GB of memory``."""
+    between = " of" if resource in SIZES else ""
+    return f"{format_amount(amount, resource)}{between} {resource}"
 
 
 def check_latency(subject: str, latency: float) -> None:

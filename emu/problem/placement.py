@@ -18,6 +18,7 @@ from typing_extensions import override
 from emu.errors import PlacementError
 from emu.problem.job import Job, Positions, Realization
 from emu.problem.links import NO_ROUTE
+from emu.problem.machine import format_amount, name_amount
 
 if TYPE_CHECKING:
     from emu.problem.cluster import Cluster
@@ -234,10 +235,9 @@ class Placement:
                 capacity = machine.resources.get(resource, np.inf)
                 allowed = capacity * (1 + 1e-12)  # sums of demands are rounded
                 if amount > allowed:
-                    yield (
-                        f"machine {machine.name} has {capacity:g} {resource}, "
-                        f"its tasks need {amount:g}"
-                    )
+                    stock = name_amount(capacity, resource)
+                    demand = format_amount(amount, resource)
+                    yield f"machine {machine.name} has {stock}, its tasks need {demand}"
 
     def _misplacements(self, job: Job, cluster: Cluster) -> Iterator[str]:
         """Yield the pins that are not kept, and processes on several machines."""

@@ -31,7 +31,7 @@ from emu.prediction.placement import resource_loads
 from emu.prediction.placement.packing import ResourceLoad
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Job, Problem, Schedule
-from emu.problem.fields.section import SIZES
+from emu.problem.machine import format_amount
 from emu.problem.workloads import window_of
 from emu.report.terminal import plain_table, terminal
 from emu.runs.result import Row
@@ -44,7 +44,6 @@ from emu.units import (
     format_number,
     format_rate,
     format_ratio,
-    format_size,
 )
 
 
@@ -280,11 +279,10 @@ def placement_table(problem: Problem) -> Table:
 
 def load_words(load: ResourceLoad, between: str, without: str) -> str:
     """Return the use of a resource, ``between``, and its capacity."""
-    write = format_size if load.resource in SIZES else "{:g}".format
-    used = write(load.used)
+    used = format_amount(load.used, load.resource)
     if math.isinf(load.capacity):
         return f"{used}{without}"
-    capacity = write(load.capacity)
+    capacity = format_amount(load.capacity, load.resource)
     return f"{used}{between}{capacity}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
-from emu.problem.fields.section import SIZES
+from emu.problem.machine import SIZES
 from emu.systems import Keys, PerDevice
 from emu.systems.replica_section import ReplicaSection
 from emu.systems.stores_section import StoresSection

@@ -15,6 +15,7 @@ from emu.prediction.placement.packing import Packing, infeasibility
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Cluster, Job, Placement
+from emu.problem.machine import format_amount, name_amount
 
 
 def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
@@ -174,8 +175,9 @@ def _check_capacities(space: Space, placement: Placement) -> None:
             if amount > with_rounding:
                 shortfall = float(amount - capacity)
                 raise InfeasiblePlacement(
-                    f"machine {machine.name} has {capacity:g} {resource}, the tasks "
-                    f"placed on it need {amount:g} ({shortfall:g} more)",
+                    f"machine {machine.name} has {name_amount(capacity, resource)}, "
+                    f"the tasks placed on it need {format_amount(amount, resource)} "
+                    f"({format_amount(shortfall, resource)} more)",
                     resource=resource,
                     shortfall=shortfall,
                 )

@@ -20,6 +20,7 @@ from emu.prediction.core import lib, pointer
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
+from emu.problem.machine import format_amount, name_amount
 
 Counts = tuple[int, ...]
 _Fit: TypeAlias = "list[tuple[int, Counts]]"  # bins, and the items of each group there
@@ -321,8 +322,9 @@ def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
         shortfall = -float(space.free[number, column])
 
         problem = (
-            f"machine {machine} has {capacity:g} {resource}, the "
-            f"tasks pinned to it need {used:g} ({shortfall:g} more)"
+            f"machine {machine} has {name_amount(capacity, resource)}, the tasks "
+            f"pinned to it need {format_amount(used, resource)} "
+            f"({format_amount(shortfall, resource)} more)"
         )
         yield machine, resource, shortfall, problem
 
@@ -341,8 +343,9 @@ def _total_shortfalls(space: Space) -> _Shortfalls:
         if needs > room * (1 + 1e-12):
             shortfall = needs - room
             problem = (
-                f"the tasks need {needs:g} {resource} in total, "
-                f"all machines together have {room:g} ({shortfall:g} short)"
+                f"the tasks need {name_amount(needs, resource)} in total, all machines "
+                f"together have {format_amount(room, resource)} "
+                f"({format_amount(shortfall, resource)} short)"
             )
             yield resource, shortfall, problem
 
@@ -364,8 +367,9 @@ def _unit_shortfalls(space: Space) -> _Shortfalls:
             machine_name = space.cluster.machines[machine].name
             shortfall = demand - room
             problem = (
-                f"{unit_name} needs {demand:g} {resource}, the roomiest "
-                f"machine, {machine_name}, has {room:g} left ({shortfall:g} short)"
+                f"{unit_name} needs {name_amount(demand, resource)}, the roomiest "
+                f"machine, {machine_name}, has {format_amount(room, resource)} left "
+                f"({format_amount(shortfall, resource)} short)"
             )
             yield resource, shortfall, problem
 
@@ -389,11 +393,11 @@ def _packing_shortfalls(space: Space) -> _Shortfalls:
         shortfall = needs - most
         if shortfall > needs * 1e-12:
             resource = space.resources[column]
-            pieces = [f"{amount:g}" for amount in amounts]
+            pieces = [format_amount(amount, resource) for amount in amounts]
             problem = (
-                f"of {needs:g} {resource} that the movable tasks need, the machines "
-                f"can hold {most:g} at best, in pieces of {', '.join(pieces)} "
-                f"({shortfall:g} short)"
+                f"of {name_amount(needs, resource)} that the movable tasks need, the "
+                f"machines can hold {format_amount(most, resource)} at best, in pieces "
+                f"of {', '.join(pieces)} ({format_amount(shortfall, resource)} short)"
             )
             yield resource, shortfall, problem
 

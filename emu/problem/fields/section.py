@@ -138,10 +138,6 @@ def _list_descriptions(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
                 pass
 
 
-#: Resources that are sizes, with a unit.
-SIZES = ("memory", "gpu_memory")
-
-
 class Resources(Section):
     """Amounts of resources: ``cpu``, ``gpu``, ``memory``, and any further one."""
 
