@@ -283,6 +283,14 @@ class Job:
         return tuple(dict.fromkeys(names))
 
     @property
+    def is_several(self) -> bool:
+        """True where it is made of several jobs, which all have names.
+
+        A recorded job tells this by its tasks: it has no settings.
+        """
+        return self.job_names != ("",)
+
+    @property
     def fixed(self) -> bool:
         """True where every task is pinned, but for gates, which stand nowhere."""
         return all(task.gate or task.pinned is not None for task in self.tasks)

@@ -72,7 +72,7 @@ def job_line(
     window = window or window_of(job) or "without effect"
     mini_batches = job.iterations - pipeline_depth(job)
     length = length_text(job.iterations, mini_batches)
-    if "jobs" in job.settings:
+    if job.is_several:
         length = "iterations of each job"
     line = f"{length}, credit window {window}"
     # A pin may name one task, or the process of several.

@@ -72,7 +72,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     rates = assignment or mean_rates(schedule)
     name = "assigned" if assignment else "mean rate of each flow, summed"
     capacities = problem.links.steps.most
-    unit, factor = _choose_unit(capacities.max())
+    unit, factor = choose_unit(capacities.max(), _UNITS)
     (colour,) = palette(1)
     # An odd number of links leaves a panel over, which is removed below.
     for axes, (port, link) in zip(panels.flat, links, strict=False):
@@ -92,7 +92,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
         axes.set_title(link.name)
         axes.set_ylim(0, 1.12 * highest)
         window.time_axis(axes, schedule.length)
-        axes.label_outer(remove_inner_ticks=False)
+        # Scales differ, also within a row, so that every panel shows its own.
         is_leftmost = axes in panels[:, 0]
         axes.set_ylabel(unit if is_leftmost else "")
 
@@ -104,13 +104,19 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     return figure
 
 
-def _choose_unit(most: float) -> tuple[str, float]:
-    """Return the largest unit of which ``most`` bytes per second are one or more."""
-    for unit in _UNITS:
+def choose_unit(
+    most: float,
+    units: Sequence[tuple[str, float]],
+) -> tuple[str, float]:
+    """Return the largest unit of which ``most`` bytes per second are one or more.
+
+    ``units``: names and their bytes per second, the largest first.
+    """
+    for unit in units:
         _, factor = unit
         if most >= factor:
             return unit
-    return _UNITS[-1]
+    return units[-1]
 
 
 def _draw_capacity(

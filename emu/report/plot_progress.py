@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from emu.problem import Schedule
+from emu.report.plot_curves import choose_unit
 from emu.report.plot_style import Window, ink, new_figure, palette
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.retraining import step_ends
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Accuracy that the paper trains to.
 TARGET = 0.9
+#: Units of bytes per second, the largest first.
+_UNITS = (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0))
 #: Parts of the longest run over which bytes per second are means.
 _PARTS = 100
 
@@ -52,13 +55,17 @@ def plot_comparison(
 
     edges = np.linspace(0, end, _PARTS + 1)
     seconds = np.diff(edges)
-    styles = zip(runs, labels, shades, strict=True)
-    for run, label, colour in styles:
+    rates = []
+    for run in runs:
         crossed_bytes = sum_crossed(run.best, edges)
-        rate = np.diff(crossed_bytes) / seconds
-        gigabytes = rate / 1e9
-        traffic.stairs(gigabytes, edges, color=colour, label=label)
-    traffic.set_ylabel("between machines (GB/s)")
+        rates.append(np.diff(crossed_bytes) / seconds)
+
+    most = max(rate.max() for rate in rates)
+    unit, factor = choose_unit(most, _UNITS)
+    curves = zip(rates, labels, shades, strict=True)
+    for rate, label, colour in curves:
+        traffic.stairs(rate / factor, edges, color=colour, label=label)
+    traffic.set_ylabel(f"between machines ({unit})")
     traffic.set_ylim(bottom=0)
     window.time_axis(traffic, end)
     handles, names = traffic.get_legend_handles_labels()

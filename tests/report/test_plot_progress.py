@@ -137,3 +137,17 @@ def test_a_figure_shows_every_system(tmp_path: Path) -> None:
     assert trains(runs[0])
     bytes_alone = plot_comparison(runs, ["a", "b"], [], Window())
     assert len(bytes_alone.axes) == 1
+
+
+def test_bytes_per_second_have_the_unit_of_the_busiest_moment(tmp_path: Path) -> None:
+    """5 MB/s were drawn as 0.005 GB/s."""
+    run = recorded(tmp_path / "one")
+    figure = plot_comparison([run], ["one"], [], Window())
+    (traffic,) = figure.axes
+    crossed = sum_crossed(run.best, np.linspace(0, run.best.length, 101))
+    most = np.diff(crossed).max() / (run.best.length / 100)
+    assert 1e6 <= most < 1e9
+
+    assert traffic.get_ylabel() == "between machines (MB/s)"
+    _, top = traffic.get_ylim()
+    assert most / 1e6 <= top < 1.2 * most / 1e6

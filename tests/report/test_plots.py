@@ -13,7 +13,7 @@ import emu
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.report.many_runs import write_pair
-from emu.report.plot_curves import bars, cdf
+from emu.report.plot_curves import bars, cdf, ports
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
 from emu.runs.intervals import interval, pair
@@ -89,6 +89,25 @@ def test_every_figure_names_its_units(
     }
 
     assert expected[figure] <= shown
+
+
+def test_every_panel_of_ports_shows_its_own_scale() -> None:
+    """A NIC of 20 B/s in and 10 out was read as one of 10 and 10."""
+    problem, realization = two_machine_example(1)
+    machine, other = problem.cluster.machines
+    faster = replace(machine, bandwidth_in=20.0)
+    cluster = replace(problem.cluster, machines=(faster, other))
+    schedule = simulate(replace(problem, cluster=cluster), realization)
+
+    figure = ports(schedule, Window())
+    figure.canvas.draw()
+    highest = {}
+    for axes in figure.axes:
+        shown = [label for label in axes.get_yticklabels() if label.get_visible()]
+        _, top = axes.get_ylim()
+        marks = [float(label.get_text()) for label in shown]
+        highest[axes.get_title()] = max(mark for mark in marks if mark <= top)
+    assert highest == {"m0 out": 10, "m0 in": 20, "m1 out": 10, "m1 in": 10}
 
 
 @pytest.mark.parametrize("figure", ["gantt", "ports", "progress"])

@@ -96,9 +96,8 @@ def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
     for kind, seconds_of_kind in sums.most_common():
         if seconds_of_kind > 0:
             shares[kind] = seconds_of_kind / seconds
-    has_several_jobs = "jobs" in job.settings
     return Pace(
-        iteration_seconds=None if has_several_jobs else speed.iteration_seconds,
+        iteration_seconds=None if job.is_several else speed.iteration_seconds,
         samples_per_second=speed.finite_rate,
         busy=busy,
         critical_path=shares,
@@ -111,7 +110,7 @@ def pipeline_depth(job: Job) -> int:
     A pipeline's first cycles end no mini-batch, as many of its last ones begin none:
     over 8 mini-batches P3 would seem 10 % faster with the latter.
     """
-    return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
+    return 0 if job.is_several else max(task.behind for task in job.tasks)
 
 
 def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) -> Speed:

@@ -216,7 +216,7 @@ def test_jobs_are_alone_under_the_rule_that_they_share_by(
     assert rules == ["fifo", "fifo"]
     # Of several jobs each has its own pipeline: together they have none.
     assert pipeline_depth(job) == 0
-    assert pipeline_depth(replace(job, settings={})) == 2
+    assert pipeline_depth(replace(job, tasks=(Task("w", "x", behind=2),))) == 2
 
 
 def test_a_job_without_batches_has_no_samples() -> None:
