@@ -14,10 +14,13 @@ from emu.host.files import find_remains, remove
 from emu.lab.machines import cpu_groups
 from emu.names import for_terminal
 
+#: Looked in unless another directory is stated; it need not be there.
+_RUNS = Path("runs")
+
 
 @app.command()
 def clean(
-    runs: Path = option("--runs DIR", "Run directories to look in.", Path("runs")),
+    runs: Path = option("--runs DIR", "Run directories to look in.", _RUNS),
     json_target: JsonTarget = None,
     *,
     dry_run: bool = option("--dry-run", "Say what is there; remove nothing."),
@@ -32,8 +35,10 @@ def clean(
     Raises
     ------
     DataError
-        When something cannot be removed.
+        When something cannot be removed, or what is stated is no directory.
     """
+    if runs != _RUNS and not runs.is_dir():
+        raise DataError("is not a directory", path=runs)
     files = find_remains(runs)
     groups = list[Path]()
     with contextlib.suppress(OSError, RunError):  # /proc is not there

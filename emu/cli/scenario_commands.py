@@ -439,6 +439,9 @@ def data_command(
         if emit(json_target, {"freed": count}):
             typer.echo(f"{_megabytes(count)} freed")
         return
+    if names:
+        problem = f"lists all graphs: leave out {', '.join(names)}"
+        raise ScenarioError(problem, file="data list")
     rows = sources.list_data()
     if emit(json_target, [asdict(row) for row in rows]):
         table = plain_table(

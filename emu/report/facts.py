@@ -402,11 +402,12 @@ def _jobs(jobs: Sequence[Result]) -> Iterator[Fact]:
 def _computer(result: Result) -> Iterator[Fact]:
     if "wall_seconds" in result:
         startup = result["startup"]
-        memory = "unknown"
+        start = format_duration(startup["seconds"], 2)
+        note = f"wall time, after {start} to start"
+        # Nobody counts the memory of processes on other hosts, or behind kernel NICs.
         if startup["memory"]:
             memory = format_size(startup["memory"])
-        start = format_duration(startup["seconds"], 2)
-        note = f"wall time, after {start} to start; processes hold {memory}"
+            note = f"{note}; processes hold {memory}"
         length = format_duration(result["wall_seconds"])
         yield Fact(
             label="this computer",

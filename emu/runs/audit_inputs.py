@@ -21,6 +21,7 @@ from emu.prediction.scheduling import rate_policy
 from emu.problem import Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
+from emu.runs.lab_file import refuse_lab
 from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import Row, read_result
@@ -151,6 +152,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     if path.is_dir():
         if has_recorded_job(path):
             return _virtual_to_audit(load_run(path), substitute)
+        refuse_lab(path)
         result = path / "result.json"
     # `result.json` by its own name stands for its run:
     # the files beside it are compared, too.

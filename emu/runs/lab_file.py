@@ -24,6 +24,17 @@ LabResult: TypeAlias = dict[str, Any]
 _FILE = "machines.json"
 
 
+def refuse_lab(run: Path) -> None:
+    """Raise DataError where a run directory is that of a lab: it holds no schedule."""
+    has_ended = (run / FILE).exists()
+    is_running = (run / _FILE).exists()
+    if has_ended or is_running:
+        raise DataError(
+            "is of a lab: its report.html shows it, `emu fit` takes what crossed",
+            path=run,
+        )
+
+
 @cache
 def _lab_shape() -> Any:
     """Return the type of lab.json."""

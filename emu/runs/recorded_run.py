@@ -31,6 +31,7 @@ from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
 from emu.runs.array_files import read_frames, read_rates, read_realization
+from emu.runs.lab_file import refuse_lab
 from emu.runs.problem_json import (
     Content,
     manifest_shape,
@@ -465,6 +466,7 @@ def _simulate_virtual(run: Path) -> RecordedRun:
 def _read_problem(run: Path) -> Problem:
     if not run.is_dir():
         raise DataError("is not a run directory", path=run)
+    refuse_lab(run)
     file = run / "problem.json"
     with one_error(file):
         return problem_from_json(read_json(file), str(file))
@@ -539,6 +541,7 @@ def _object(path: Path) -> Content:
 
 def read_manifest(path: Path, shape: Any = None) -> Content:
     """Return the content of manifest.json, or of a file of another shape like it."""
+    refuse_lab(path.parent)
     content = _object(path)
     # The version before the shape: a file of another emu is not damaged.
     version = content.get("version")

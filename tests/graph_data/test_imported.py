@@ -291,6 +291,7 @@ def test_the_commands_bring_in_list_and_clear(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no data set is called mine: looked for mine/"):
         open_dataset("mine")
     assert emu("data", "clear", "mine").exit_code == 3
+    assert emu("data", "list", "mine").exit_code == 2
 
 
 def test_self_loops_and_doubles_of_arrays_are_counted(tmp_path: Path) -> None:

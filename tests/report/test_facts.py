@@ -8,7 +8,7 @@ import pytest
 
 from emu.report.death_bands import death_bands
 from emu.report.explanation_tables import MOST_JOBS
-from emu.report.facts import _prediction, _virtual, run_facts
+from emu.report.facts import _computer, _prediction, _virtual, run_facts
 
 RECOVERY = {
     "makespan": 40.0,
@@ -142,3 +142,15 @@ def test_of_very_many_jobs_those_that_were_slowed_down_most_are_told() -> None:
     assert job_labels[:2] == ["jobs", f"job {slowest['job']}"]
     assert len(job_labels) == MOST_JOBS + 1
     assert not {"job j0", "job j1", f"job j{count - 1}"} & {*job_labels}
+
+
+def test_memory_that_nobody_has_counted_is_left_out() -> None:
+    """Of runs on several hosts it was "processes hold unknown"."""
+    result: dict[str, Any] = {"wall_seconds": 3.0}
+    result["startup"] = {"seconds": 2.0, "memory": 0}
+    (uncounted,) = _computer(result)
+    assert uncounted.note == "wall time, after 2 s to start"
+
+    result["startup"] = {"seconds": 2.0, "memory": 2e6}
+    (counted,) = _computer(result)
+    assert counted.note == "wall time, after 2 s to start; processes hold 2 MB"

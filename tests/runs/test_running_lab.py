@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from emu.errors import DataError
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.lab_file import holder_of, running_lab
+from emu.runs.recorded_run import load_run, read_manifest
 
 HOLDERS = {"a": 70, "b": 30, "c": 50}
 
@@ -38,3 +41,17 @@ def test_what_a_killed_lab_has_left_tells_nothing_whoever_reads_it(
         fcntl.flock(reader, fcntl.LOCK_SH)
         with pytest.raises(DataError, match="no lab runs here"):
             holder_of(tmp_path, "a")
+
+
+@pytest.mark.parametrize("file", ["lab.json", "machines.json"])
+@pytest.mark.parametrize(
+    "read",
+    [load_run, read_to_audit, lambda run: read_manifest(run / "manifest.json")],
+)
+def test_commands_of_runs_say_that_a_directory_is_of_a_lab(
+    read: Callable[[Path], object], file: str, tmp_path: Path
+) -> None:
+    """`emu report LAB` said that problem.json is missing."""
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(DataError, match=r"is of a lab: its report\.html shows it"):
+        read(tmp_path)

@@ -351,9 +351,11 @@ class Barrier:
                 count = len(names) - _LISTED
                 if count > 0:
                     listing = f"{listing} and {count} more"
+                # Nothing is in it where no process began, and no agent was refused.
+                remark = f" (the log is {self._log})" if self._log.exists() else ""
                 raise DeadlineExceeded(
                     f"the coordinator waited {deadline:g} s of wall time: {listing} "
-                    f"did not {purpose} (their output is in {self._log})"
+                    f"did not {purpose}{remark}"
                 )
             events = await self._events(this_host.monotonic() + _LOOK)
             for name, message in events:

@@ -132,14 +132,18 @@ class ChildAgents(Launcher):
                 if (pipe.write(said) or 0) < len(said):
                     raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             with log.open("ab") as output:
-                self._children[name] = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=read_end,
-                    stdout=output,
-                    stderr=output,
-                    env=environment,
-                    start_new_session=True,
-                )
+                try:
+                    self._children[name] = await asyncio.create_subprocess_exec(
+                        *command,
+                        stdin=read_end,
+                        stdout=output,
+                        stderr=output,
+                        env=environment,
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    # uvloop leaves out which program that was.
+                    raise OSError(error.errno, error.strerror, command[0]) from error
         finally:
             os.close(read_end)
 

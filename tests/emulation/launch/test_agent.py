@@ -238,6 +238,24 @@ def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'nowhere' is not HOST:PORT" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ("--patience=nan", "--patience: found 'nan', write seconds, 0 or more"),
+        ("--patience=inf", "--patience: found 'inf', write seconds, 0 or more"),
+        ("--patience=-1", "--patience: found '-1', write seconds, 0 or more"),
+        ("--name=a\tb", r"--name: 'a\\tb' holds what cannot be printed"),
+    ],
+)
+def test_arguments_of_the_command_are_refused_in_words(
+    argument: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent with a patience of nan waited for ever."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["127.0.0.1:1", argument])
+    assert problem in capsys.readouterr().err
+
+
 def test_token_is_in_no_argument(tmp_path: Path) -> None:
     async def start() -> str:
         agent = LocalLauncher()

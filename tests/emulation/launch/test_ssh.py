@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 import socket
 import stat
 import struct
@@ -215,3 +217,26 @@ def test_ssh_that_ends_at_once_is_told_of_as_any_other(
         assert runner.run(start(TOKEN)) == "ssh to 127.0.0.1 ended with status 1"
         with pytest.raises(OSError, match="too long"):
             runner.run(start(2**17 * "t"))
+
+
+@pytest.mark.parametrize(
+    "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_an_ssh_that_is_not_there_is_named(
+    loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    """Under uvloop the error was "[Errno 2] No such file or directory" alone."""
+    missing = tmp_path / "no ssh"
+
+    async def start() -> None:
+        launcher = SshLauncher(["127.0.0.1"], ssh=shlex.quote(str(missing)))
+        try:
+            await launcher.start(("127.0.0.1", 1), TOKEN, tmp_path / "log", ())
+        finally:
+            await launcher.aclose(0.0)
+
+    with (
+        asyncio.Runner(loop_factory=loop) as runner,
+        pytest.raises(FileNotFoundError, match=re.escape(str(missing))),
+    ):
+        runner.run(start())
