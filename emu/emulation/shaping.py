@@ -38,6 +38,8 @@ _IDLE = 0.1
 _QUANTITIES = ("time_scale", "byte_scale", "compute", "flow_ends", "catch_up")
 _SCALES = ("time_scale", "byte_scale")
 _LIMITS = ("deadline", "heartbeat_timeout", "memory_limit")
+#: Least `memory_limit`, in bytes: the smallest buffer that a process receives into.
+LEAST_MEMORY = 4096
 ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
 Tls: TypeAlias = Literal["control", "all"]
 #: What shares a process of the system: nothing, or all tasks of an emulated machine.

@@ -193,6 +193,12 @@ class ScheduleSection(Section):
         return "oes" if self.rule == "portfolio" else self.rule
 
 
+def _check_memory(size: float) -> float:
+    if size < shaping.LEAST_MEMORY:
+        raise ValueError(f"write {shaping.LEAST_MEMORY} B or more")
+    return size
+
+
 class EmulationSection(Section):
     """Mapping of emulated to real quantities on this computer."""
 
@@ -257,7 +263,7 @@ class EmulationSection(Section):
     tls: shaping.Tls = EmulationSettings.tls
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""
-    memory_limit: Size | None = None
+    memory_limit: Annotated[Size, AfterValidator(_check_memory)] | None = None
     """Most bytes in flight, real; more ends the run with an error."""
     setup: Annotated[bool, Field(strict=True)] = False
     """Send what training begins with over sockets, too, before time 0: as a run of its

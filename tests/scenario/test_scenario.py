@@ -363,3 +363,11 @@ def test_a_section_made_at_a_prompt_is_without_descriptions() -> None:
     exec('class Own(Section):\n    key: int\n    """What it is."""\n', made)  # noqa: S102
 
     assert "description" not in made["Own"].model_json_schema()["properties"]["key"]
+
+
+@pytest.mark.parametrize("size", ["0 B", "1 kB"])
+def test_the_memory_in_flight_has_room_for_a_buffer(size: str) -> None:
+    """Processes ended with a traceback in the log, and the error named no key."""
+    with pytest.raises(ScenarioError, match=r"memory_limit: .*write 4096 B or more"):
+        load("golden", {"emulation.memory_limit": size})
+    load("golden", {"emulation.memory_limit": "4096 B"})

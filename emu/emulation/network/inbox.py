@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from emu.emulation.network.clock import awake_timeout
 from emu.emulation.network.send_log import FrameLog
+from emu.emulation.shaping import LEAST_MEMORY
 from emu.emulation.wire.data_reader import no_room
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.host.this_host import this_host
@@ -24,8 +25,6 @@ from emu.prediction.core import ffi, lib
 # The first touch of a fresh page costs more than the transfer (64 MB: 0.9 to 4 GB/s
 # against 5), so buffers are pooled by size class. Four classes per power of two waste
 # at most a quarter.
-
-_LEAST = 4096
 
 
 @dataclass(slots=True)
@@ -86,8 +85,10 @@ class BufferPool:
     """Buffers by size class, with a hard cap on what may be in use at once."""
 
     def __init__(self, limit: int = 4 << 30) -> None:
-        if limit < _LEAST:
-            raise ValueError(f"limit must be at least {_LEAST} bytes, not {limit}")
+        if limit < LEAST_MEMORY:
+            raise ValueError(
+                f"limit must be at least {LEAST_MEMORY} bytes, not {limit}"
+            )
         self.core = ffi.new("PayloadMemory *", {"limit": limit})
         """Its `PayloadMemory` of the core."""
         self._ready: dict[int, list[NDArray[np.uint8]]] = defaultdict(list)
