@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from emu.errors import InfeasiblePlacement
 from emu.prediction.placement import PlacementResult
 from emu.prediction.placement.candidates import JobsCost, common_draws
-from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -245,3 +246,75 @@ def test_the_first_placement_counts_where_no_move_is_better() -> None:
     assert result.placement.machine_of == (0, 0)
     assert result.makespan == 3.0
     assert result.start_makespan in {3.0, 6.0}
+
+
+def test_a_memory_is_at_most_half_full_of_what_it_is_made_for() -> None:
+    places = {
+        entries: new_memory(entries, 3).machines.shape for entries in (0, 1, 2, 3, 8, 9)
+    }
+    assert places == {
+        0: (0, 3),
+        1: (2, 3),
+        2: (4, 3),
+        3: (8, 3),
+        8: (16, 3),
+        9: (32, 3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "entries"),
+    [
+        ({"transfers": 7}, 7),
+        ({"transfers": 60_000}, 50_000),
+        ({"transfers": 7, "simulate_all": True}, 0),
+    ],
+)
+def test_it_remembers_as_many_placements_as_it_looks_at(
+    options: dict[str, Any], entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("emu.prediction.placement.etp")
+    asked: list[int] = []
+
+    def note(entries: int, units: int) -> Any:
+        asked.append(entries)
+        return new_memory(entries, units)
+
+    monkeypatch.setattr(module, "new_memory", note)
+    monkeypatch.setattr(module, "_walk_in_strides", lambda *_: np.empty(0))
+    job = Job((Task("a", "x"), Task("b", "x")), (), 1)
+    profile = Profile(np.ones((2, 1)), np.ones((0, 1)))
+    cluster = Cluster((Machine("m0", 3.0, 4.0), Machine("m1", 5.0, 6.0)))
+    search_etp(job, cluster, profile, options=EtpOptions(iterations=1, **options))
+
+    assert asked == [entries]
+
+
+def test_a_job_that_waits_for_slots_forever_has_no_first_placement() -> None:
+    """Each iteration takes a slot of two, and none is given back."""
+    task = Task("a", "x", takes="gpu", frees="")
+    cluster = Cluster((Machine("m0", 3.0, 4.0, slots={"gpu": 2}),))
+    profile = Profile(np.ones((1, 1)), np.ones((0, 1)))
+
+    with pytest.raises(InfeasiblePlacement, match="wait for slots forever"):
+        search_etp(
+            Job((task,), (), 3),
+            cluster,
+            profile,
+            options=EtpOptions(transfers=3, iterations=3),
+        )
+    found = search_etp(
+        Job((task,), (), 2),
+        cluster,
+        profile,
+        options=EtpOptions(transfers=3, iterations=2),
+    )
+    assert found.makespan == 2.0
+
+
+def test_options_at_the_ends_of_their_ranges() -> None:
+    for refused in ({"iterations": 0}, {"beta_unit": 0.0}, {"beta_unit": -1.0}):
+        with pytest.raises(ValueError, match="must be"):
+            EtpOptions(**refused)
+    allowed = EtpOptions(transfers=0, iterations=1, mu=0.0, beta_unit=1e-9)
+    assert allowed.transfers == 0

@@ -300,3 +300,16 @@ def test_listing_stops_when_candidates_are_used_up(
     monkeypatch.setattr("emu.prediction.placement.search.LISTED", 3)
     assert not find(1000).optimal
     assert cooled == [SIMPLE]
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("transfers", 1), ("iterations", 1), ("rounds", 1), ("sketches", 0)],
+)
+def test_numbers_of_a_search_have_a_least_value(name: str, least: int) -> None:
+    stated: dict[str, Any] = {name: least}
+    assert getattr(SearchOptions(**stated), name) == least
+
+    stated[name] = least - 1
+    with pytest.raises(ValueError, match=f"{name} must be {least} or more"):
+        SearchOptions(**stated)

@@ -10,7 +10,12 @@ import pytest
 
 from emu.prediction.core import Record
 from emu.prediction.placement.space import Space
-from emu.prediction.placement.symmetry import find_symmetry, relabel, team_arrays
+from emu.prediction.placement.symmetry import (
+    find_symmetry,
+    hub_followers,
+    relabel,
+    team_arrays,
+)
 from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
 
 #: Machines of which no two are alike.
@@ -212,3 +217,23 @@ def test_an_exchange_reaches_edges_to_tasks_that_stay() -> None:
     longer = (replace(to_both[0], lag=1), replace(to_both[1], lag=1))
     assert symmetry_of(tasks, longer).twin.tolist() == [0, 1]
     assert symmetry_of(tasks, (longer[0], to_both[1])).twin.tolist() == []
+
+
+def test_partners_are_other_units_that_can_move_and_get_bytes() -> None:
+    """Sampler s0 is of two tasks, has a store that stays, and gives w1 a credit."""
+    tasks = (
+        Task("s0", "s"),
+        Task("s0.part", "s", process="s0"),
+        *(Task(name, "w") for name in ("w0", "w1")),
+        Task("s1", "s"),
+        Task("g", "g", pinned="m2"),
+    )
+    edges = (
+        *(Edge(0, 2), Edge(0, 1), Edge(5, 0), Edge(1, 5, lag=1), Edge(4, 3)),
+        Edge(0, 3, lag=1, credit=True),
+    )
+    space = Space(Job(tasks, edges, 2), CLUSTER)
+
+    assert [unit.name for unit in space.units] == ["s0", "w0", "w1", "s1"]
+    # Of a lone pair the second is the hub.
+    assert hub_followers(space) == ((1, (0,)), (3, (2,)))

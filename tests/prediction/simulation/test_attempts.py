@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,7 @@ from emu.problem import (
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
+from emu.testing import two_machine_example
 
 STEPS, STEP = 12, 0.5
 ONE = f"""
@@ -389,3 +391,23 @@ def test_what_comes_later_than_a_cut_is_of_the_part_that_begins_with_it() -> Non
     kills += [Kill(np.inf, "a", ("a",), ended=(0, count)) for count in (4, 5)]
 
     assert later(kills, 4, 2.0) == (kills[2], kills[4])
+
+
+def test_a_portfolio_chooses_by_what_is_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run must not choose by what is to come; without a profile it is its own."""
+    module = importlib.import_module("emu.prediction.simulation.simulate")
+    asked: list[Realization] = []
+
+    def choose(_: Problem, run: Realization) -> str:
+        asked.append(run)
+        return "oes"
+
+    monkeypatch.setattr(module, "best_policy", choose)
+    problem, run = two_machine_example(2)
+    profile = Realization(2 * run.times, 3 * run.volumes)
+    simulate(problem, run, "portfolio", profile=profile)
+    simulate(problem, run, "portfolio")
+
+    assert asked == [profile, run]
