@@ -46,6 +46,13 @@ import pytest
 from shop.sums import MOST, Longest, capturing, halve, span
 from shop.twin import span as same_span
 
+class Lazy:
+    @property
+    def __class__(self):
+        raise RuntimeError("loads half of a library")
+
+lazy = [Lazy()]
+
 def test_span(): assert span(1, 3) == 2
 def test_nothing(): assert MOST == 7 and span(0, 0) == 0
 def test_halve(): assert halve(5) == 1

@@ -241,7 +241,7 @@ class _Forks:
         # Codes are equal by what they do: of twins in two files one is meant.
         self._functions = defaultdict[_Place, list[FunctionType]](list)
         for function in gc.get_objects():
-            if isinstance(function, FunctionType):
+            if type(function) is FunctionType:  # lazy modules warn when asked
                 code = function.__code__
                 self._functions[Path(code.co_filename), code].append(function)
         gc.freeze()  # forks share what they need not look at
