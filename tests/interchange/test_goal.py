@@ -66,6 +66,24 @@ def test_a_schedule_by_hand(tmp_path: Path) -> None:
     assert makespan(less, tmp_path / "less.goal") == pytest.approx(5e-6)
 
 
+def test_what_starts_with_others_waits_for_all_that_these_wait_for(
+    tmp_path: Path,
+) -> None:
+    """Operations that start with each other in a ring wait together for a and b."""
+    path = tmp_path / "ring.goal"
+    path.write_text(
+        "num_ranks 1\nrank 0 {\na: calc 3000 cpu 0\nb: calc 7000 cpu 1\n"
+        "c: calc 10 cpu 2\nd: calc 20 cpu 3\ne: calc 30 cpu 4\n"
+        "c irequires d\nd irequires e\ne irequires c\n"
+        "d requires a\ne requires b\n}\n"
+    )
+    read = read_workload(path)
+
+    flows = {(flow["from"], flow["to"]) for flow in read.flows}
+    assert flows == {(f"r0.{first}", f"r0.{then}") for first in "ab" for then in "cde"}
+    assert makespan(path.read_text(), path) == pytest.approx(7.03e-6)
+
+
 @given(rounds=st.integers(1, 4), micros=st.integers(0, 20))
 def test_dissemination_takes_a_latency_per_round(
     tmp_path_factory: pytest.TempPathFactory, rounds: int, micros: int

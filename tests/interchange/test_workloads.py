@@ -245,6 +245,23 @@ def test_coflows_by_hand(tmp_path: Path) -> None:
     assert {edge.coflow for edge in job.edges} == {"", "c1", "c2"}
 
 
+@pytest.mark.parametrize(
+    ("last", "first", "places"),
+    [(3, 1, {"port0": "p0", "port2": "p2"}), (2, 0, {"port1": "p1", "port2": "p2"})],
+)
+def test_ports_count_from_one_where_the_file_names_the_last_number(
+    last: int, first: int, places: dict[str, str], tmp_path: Path
+) -> None:
+    """A trace of three ports names port 1 and its last, which may be 2 of 0 to 2."""
+    file = tmp_path / "t.txt"
+    file.write_text(f"3 1\n1 0 1 1 1 {last}:2\n")
+    read = read_workload(file)
+
+    assert read.places == places
+    noted = "ports are numbered from 1 to 3" in read.notes
+    assert noted == (first == 1)
+
+
 def test_reducers_of_one_port_get_together_what_each_is_to_get(tmp_path: Path) -> None:
     """Port 1 has two of 3 MB and of 0.5; each mapper sends half of what a port gets."""
     file = tmp_path / "t.txt"

@@ -229,3 +229,17 @@ def test_an_order_for_nobody_here_is_refused(order: Order) -> None:
     """Edge 14 goes to another task of its own process: nothing of it is sent."""
     with pytest.raises(MalformedFrame, match="here"):
         line_of_two().obey(orders(order))
+
+
+def test_size_of_rings_counts_tasks_and_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def size(tasks: int, edges: int) -> int:
+        asked.append((tasks, edges))
+        return 4096
+
+    monkeypatch.setattr("emu_nodes.line.ring_size", size)
+    ends = tuple(edge_end(number) for number in range(5))
+    task = process_task("x:X", inputs=ends[:2], outputs=ends[2:])
+    assert Line([process_spec("w0", task)])._together == 4096
+    assert asked == [(1, 5)]

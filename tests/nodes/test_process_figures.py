@@ -1,22 +1,37 @@
-"""Figures that a process hands over, and the states that its programs begin with."""
+"""Figures that a process hands over, what its programs begin with, and when."""
 
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.inbox import Inbox
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import state_parts
-from emu.emulation.wire.messages import StatePart
-from emu.errors import MalformedFrame
+from emu.emulation.wire.messages import (
+    Begin,
+    Finish,
+    Message,
+    RunTask,
+    StatePart,
+    Stop,
+    pack,
+)
+from emu.errors import MalformedFrame, NodeLost
 from emu.host.this_host import this_host
 from emu_nodes import runtime
 from emu_nodes.line import Line
-from tests.emulation.launch.specs import process_spec, process_task
+from emu_nodes.program import Copy, task_brief
+from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
+from emu_nodes.timed import seed_of
+from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
 
 def process_of(*tasks: Any, members: int = 1) -> Any:
@@ -146,3 +161,131 @@ async def test_a_state_that_was_not_asked_for_or_is_cut_short_is_refused() -> No
         with pytest.raises(MalformedFrame, match=match):
             await process._restore({0: Keeper()})
         process._compute.shutdown()
+
+
+async def test_tasks_count_from_the_iteration_that_their_run_begins_with() -> None:
+    process = process_of(process_task("x:X", task=4))
+    process._spec = replace(process._spec, first=7)
+    process._ends = SimpleNamespace(inbox="inbox", outputs={})
+    process._clock = "clock"
+    carry_out = process._take_up({4: Keeper()}, {})
+    process._timer.close()
+    process._compute.shutdown()
+
+    assert carry_out == process._carry_out
+    context = process._runners[4]._context
+    assert (context.first, context.inbox, context.clock) == (7, "inbox", "clock")
+    assert context.settings is process._settings
+
+
+async def test_a_process_waits_for_the_coordinator_twice_as_long_as_others() -> None:
+    """It stops where it is told to, and takes nothing else for what it waits for."""
+    process = process_of(process_task("x:X"))
+    process._settings = EmulationSettings(deadline=4.0)
+    said: list[Message] = [Begin(5.0, rings=False), Finish(), Stop("enough")]
+    waits: list[tuple[float, str]] = []
+
+    async def receive(patience: float, *, waiting_for: str) -> bytes:
+        waits.append((patience, waiting_for))
+        return pack(said.pop(0))
+
+    process._control = SimpleNamespace(receive=receive)
+    begin = await process._next(Begin, "the start")
+    assert begin.start_wall == 5.0
+    assert waits == [(8.0, "the start")]
+    with pytest.raises(MalformedFrame, match="Finish came where Begin was due"):
+        await process._next(Begin, "the start")
+    assert not process.stopped
+    with pytest.raises(NodeLost, match="the run was stopped: enough"):
+        await process._next(Begin, "the start")
+    assert process.stopped
+    process._compute.shutdown()
+
+
+def test_a_copy_has_the_state_of_the_cut_that_its_last_iteration_brought() -> None:
+    """Updates of two iterations are on their way at a cut; most bring no state."""
+    settings = {"of": "w0", "missed": 2}
+    brief = task_brief(process_task("x:X", settings=settings), {}, 0)
+    copy = Copy(brief, {})
+    body = np.arange(3.0)
+    copy.work(6, {9: {"x": body}})
+    body[:] = -1.0
+
+    assert {cut: state["x"].tolist() for cut, state in copy.kept.items()} == {
+        4: [0.0, 1.0, 2.0]
+    }
+    copy.work(7, {9: {}})
+    assert copy.kept == {}
+
+
+class Newest:
+    """Runs and reads whatever comes."""
+
+    def run(self, _iteration: int, _inputs: Any) -> dict[int, Any]:
+        """Send nothing."""
+        return {}
+
+    def report(self) -> dict[str, float]:
+        """Report nothing."""
+        return {}
+
+    def read(self, _reads: Any) -> None:
+        """Read the newest."""
+
+
+class Held:
+    """A payload that is given back."""
+
+    iteration = 0
+    released = 0
+    payload: dict[str, Any] = {}  # noqa: RUF012 -- nobody writes to it
+
+    def release(self) -> None:
+        """Give it back."""
+        self.released += 1
+
+
+async def test_the_newest_payload_is_given_back_after_the_last_iteration() -> None:
+    """And no sooner: the next one may read it again."""
+    inputs = (edge_end(3, latest=True),)
+    task = process_task("x:X", task=5, times=[0.0] * 3, inputs=inputs)
+    timer = WallClockTimer()
+    told: list[Any] = []
+    with ThreadPoolExecutor(1) as compute:
+        context = TaskContext(
+            inbox=Inbox("w0"),
+            outputs={},
+            compute=compute,
+            timer=timer,
+            clock=RunClock(0.0, 1.0),
+            report=told.append,
+            send=told.append,
+            settings=EmulationSettings(),
+        )
+        runner = TaskRunner(task, cast("Any", Newest()), context)
+        held = Held()
+        runner._newest._held[3] = cast("Any", held)
+        released = []
+        for iteration in range(3):
+            await runner.run(RunTask(5, iteration, 0.0, [[3, 0]]))
+            released.append(held.released)
+    timer.close()
+
+    assert released == [0, 0, 1]
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize(("is_copy", "owner"), [(True, "ps7"), (False, "w0")])
+def test_a_copy_sends_the_state_of_its_owner(*, is_copy: bool, owner: str) -> None:
+    settings = {"of": "ps7", "missed": 0}
+    task = process_task("x:X", settings=settings)
+    program = Copy(task_brief(task, {}, 0), {}) if is_copy else Newest()
+    runner = TaskRunner(task, cast("Any", program), cast("Any", None))
+
+    assert runner._owner == owner
+
+
+def test_bytes_of_a_job_without_a_seed_are_those_of_seed_0() -> None:
+    assert seed_of({}) == 0
+    assert seed_of({"seed": -1}) == 2**64 - 1
+    assert seed_of({"seed": 2**64 + 5}) == 5

@@ -398,6 +398,7 @@ async def test_every_edge_leaves_by_a_port_of_its_own(
     (options,) = asked
     assert (options["address"], options["edge"]) == (("there", 9), 7)
     assert (options["source_port"], options["capacity"]) == (port, 4.0)
+    assert not options["encrypted"]
 
 
 @pytest.mark.parametrize(("program", "threads"), [(TIMED, 0), ("x:X", 1)])
