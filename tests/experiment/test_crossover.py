@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment import crossover
 from emu.experiment.bisection import middle
 from emu.experiment.crossover import Crossover, Side, Values, find_crossover
 from emu.experiment.question import Answer
@@ -272,3 +275,37 @@ def test_a_value_that_cannot_be_names_the_option_that_decides() -> None:
     with pytest.raises(ScenarioError, match=r"983 or fewer; --range LOW,HIGH") as error:
         find_crossover(scenario, "job.batch_size", ("data_parallel", "p3"), values)
     assert error.value.file == "--key job.batch_size"
+
+
+def test_a_crossover_and_its_estimate_are_two_changes_along_one_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first is as fast up to 40, where both are equal; links are equal at 20."""
+    asked: list[tuple[str, int]] = []
+
+    def measured(_: object, system: str, settings: dict[str, Any]) -> Any:
+        (value,) = settings.values()
+        asked.append((system, value))
+        speed, load = {"a": (40, 20), "b": (value, value)}[system]
+        return SimpleNamespace(
+            system=system, samples_per_second=speed, busiest_link=load
+        )
+
+    monkeypatch.setattr(crossover, "measure", measured)
+    monkeypatch.setattr(crossover, "as_variant", lambda *row: row)
+    values = Values.between("1", "100")
+    found = find_crossover(cast("Any", None), "job.x", ("a", "b"), values)
+
+    assert (found.below.value, found.above.value) == (40, 41)
+    assert (found.below.best.system, found.above.best.system) == ("a", "b")
+    # The first has as few bytes as the second from 20 on.
+    assert found.estimate == 19
+    assert found.found
+    assert len(asked) == len({*asked}) == found.simulations
+
+    # Where the best does not change, the ends of the range are returned.
+    low = find_crossover(
+        cast("Any", None), "job.x", ("a", "b"), Values.between("1", "15")
+    )
+    assert [side.value for side in low.sides] == [1, 15]
+    assert (low.found, low.estimate) == (False, None)

@@ -185,7 +185,7 @@ async def test_a_process_waits_for_the_coordinator_twice_as_long_as_others() -> 
     said: list[Message] = [Begin(5.0, rings=False), Finish(), Stop("enough")]
     waits: list[tuple[float, str]] = []
 
-    async def receive(patience: float, *, waiting_for: str) -> bytes:
+    async def receive(patience: float, *, waiting_for: str) -> Any:
         waits.append((patience, waiting_for))
         return pack(said.pop(0))
 
