@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from emu.errors import ScenarioError
 from emu.experiment import job_shares
 from emu.experiment.job_shares import (
     Division,
@@ -99,6 +100,37 @@ def test_epochs_are_counted_by_seeds_without_the_cycles_that_fill_a_pipeline(
     assert count_epochs(answer_of(13, 100, target=object())) == 1.0
     monkeypatch.setattr(job_shares, "epoch_of", lambda _: None)
     assert count_epochs(answer_of(13, 100)) == 10.0
+
+
+def test_a_job_alone_is_timed_by_its_epochs_where_it_keeps_to_its_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of each kind is refused; on both b it stands elsewhere as well."""
+    refusal = ScenarioError("too small", key="job")
+
+    def place_alone(_: int, names: list[str]) -> Any:
+        makespan = 12.0 * len(names)
+        return SimpleNamespace(
+            refused=refusal if names == ["a0", "b0"] else None,
+            machines=["a0", *names] if names == ["b0", "b1"] else names,
+            simulated=SimpleNamespace(makespan=makespan),
+        )
+
+    epochs = {12.0: 4.0, 36.0: 8.0}
+    monkeypatch.setattr(
+        job_shares, "count_epochs", lambda alone: epochs[alone.simulated.makespan]
+    )
+    scenario: Any = None
+    divider = _Divider(scenario, None, sums=False)
+    monkeypatch.setattr(divider, "place_alone", place_alone)
+    times = divider.time_alone(0, [["a0"], ["b0", "b1"]])
+
+    assert times == {(1, 0): 3.0, (0, 1): 3.0, (1, 2): 4.5}
+    monkeypatch.setattr(
+        divider, "place_alone", lambda *_: SimpleNamespace(refused=refusal)
+    )
+    with pytest.raises(ScenarioError, match="too small"):
+        divider.time_alone(0, [["a0"]])
 
 
 def test_times_of_jobs_are_added_up_by_their_weights_or_the_longest_counts() -> None:

@@ -90,6 +90,13 @@ def test_an_aim_that_is_far_off_is_left_in_larger_steps() -> None:
     assert SEARCH.next([on_a_host(1.0, 4.0)]) == 4.0
 
 
+def test_between_a_miss_and_a_hit_the_middle_of_factors_is_tried() -> None:
+    """As many doublings from the one as to the other, whichever came first."""
+    trials = [on_a_host(4.0, 8.0), on_a_host(100.0, 8.0)]
+
+    assert SEARCH.next(trials) == SEARCH.next(trials[::-1]) == 20.0
+
+
 def test_no_run_is_shorter_than_two_seconds() -> None:
     assert SEARCH.first(ends=1, cores=2) == 0.02
     assert SEARCH.first(ends=100_000, cores=2) == 2.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import EmulatorError, ScenarioErrors
+from emu.experiment import scaled_steps
 from emu.experiment.question import Answer, row_of
 from emu.experiment.row_figures import weights_of
-from emu.experiment.scaled_steps import SEEDS, fit_trend, list_smaller, place_alone
+from emu.experiment.scaled_steps import (
+    SEEDS,
+    Trend,
+    find_steps,
+    fit_trend,
+    list_smaller,
+    place_alone,
+)
 from emu.experiment.system_rows import compare_systems, list_questions
 from emu.experiment.systems import Target
 from emu.report.step_sources import list_source_cells
@@ -188,3 +197,45 @@ def test_a_graph_that_is_held_trains_itself() -> None:
         (EmulatorError, ScenarioErrors), match="trains on its own graph"
     ):
         load(scenario_of(), {"job.dataset.drawn": False})
+
+
+def test_the_interval_is_of_one_more_training_far_from_the_others() -> None:
+    """A line through logarithms by its textbook sums: t of one degree is 12.7."""
+    scales, steps = (1.0, 2.0, 8.0), (10, 30, 40)
+    found = fit_trend(scales, steps, 64.0)
+
+    sizes, counts = np.log(scales), np.log(steps)
+    slope, start = np.polyfit(sizes, counts, 1)
+    errors = counts - start - slope * sizes
+    middle = start + slope * np.log(64.0)
+    away = (np.log(64.0) - sizes.mean()) ** 2 / ((sizes - sizes.mean()) ** 2).sum()
+    half = 12.706 * np.sqrt((errors**2).sum() * (1 + 1 / 3 + away))
+    assert found.estimate == pytest.approx(np.exp(middle))
+    assert found.low == pytest.approx(np.exp(middle - half))
+    assert found.high == pytest.approx(np.exp(middle + half))
+    assert found.spread == pytest.approx(np.exp(half) - 1)
+
+
+def test_a_target_is_reached_with_the_step_behind_the_estimate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """12.2 steps are 13."""
+    trend = Trend((1.0,), (3,), 2.0, estimate=12.2, low=9.0, high=15.0)
+    monkeypatch.setattr(scaled_steps, "find_trend", lambda *_: trend)
+    monkeypatch.setattr(scaled_steps, "refuse_unequal_steps", lambda *_: None)
+    dataset = SimpleNamespace(train_count=100)
+    monkeypatch.setattr(scaled_steps, "open_for", lambda _: dataset)
+    monkeypatch.setattr(
+        scaled_steps, "count_seeds", lambda _settings, count, step: [0, count * step]
+    )
+    file = SimpleNamespace(curve_files={}, training_scales=(0.5,))
+    row: Any = SimpleNamespace(scenario=file, name="x")
+    target: Any = SimpleNamespace(accuracy=0.75)
+    plain: Any = None
+    found = find_steps(row, target, plain, {})
+
+    assert found is not None
+    assert found.trend is trend
+    assert trend.spread == pytest.approx(15.0 / 12.2 - 1)
+    (look,) = found.looks
+    assert (look.step, look.seeds, look.accuracy) == (13, 1300, 0.75)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeMisbehaved
 from emu.experiment import setup_counts
-from emu.experiment.setup_counts import check_setup, list_parameter_bytes
+from emu.experiment.setup_counts import (
+    check_setup,
+    count_cached_bytes,
+    list_parameter_bytes,
+)
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import load, loads
 from emu.systems.setup import WEIGHTS, Transfer
@@ -124,3 +129,42 @@ def test_a_hit_that_a_cache_does_not_hold_is_named() -> None:
     JobData.check_hits("s0", np.array([2, 9]), held)
     with pytest.raises(NodeMisbehaved, match="cache of s0 counts vertex 10 as a hit"):
         JobData.check_hits("s0", np.array([5, 10]), held)
+
+
+def test_a_cache_holds_no_row_that_a_store_of_its_machine_owns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 100 rows stores own 50, 20 and 30, the first and last of them on m0.
+
+    Its samplers have room for 40 rows, and so has that of m1.
+    """
+    owner = np.repeat([0, 1, 2], [50, 20, 30])
+    dataset = SimpleNamespace(owner=owner, parts=3, vertices=100, feature_length=8)
+    cache = SimpleNamespace(policy="degree", rows=40)
+    plan = SimpleNamespace(from_settings=lambda *_: cache)
+    monkeypatch.setattr(setup_counts, "open_for", lambda _: dataset)
+    monkeypatch.setattr(setup_counts, "CachePlan", plan)
+    monkeypatch.setattr(setup_counts, "feature_bytes", lambda _: 2)
+    kinds = {"g0": "graph_store", "g1": "graph_store", "g2": "graph_store"}
+    kinds |= {"s0": "sampler", "s1": "sampler", "s2": "sampler"}
+    tasks = [SimpleNamespace(name=name, kind=kind) for name, kind in kinds.items()]
+    job: Any = SimpleNamespace(settings={"cache": {}}, tasks=tasks)
+    homes = {"g0": "m0", "g1": "m1", "g2": "m0", "s0": "m0", "s1": "m1", "s2": "m0"}
+
+    found = [*count_cached_bytes(job, homes)]
+    assert found == [("m0", 16.0 * 20), ("m1", 16.0 * 40)]
+    job.settings = {}
+    assert [*count_cached_bytes(job, homes)] == []
+
+
+def test_weights_that_come_in_two_parts_are_added_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def part(job: Any) -> list[Transfer]:
+        halves = [row._replace(size=row.size / 2) for row in list_transfers(job)]
+        return [*halves, *halves]
+
+    monkeypatch.setattr(setup_counts, "list_transfers", part)
+    sound = experiment()
+
+    assert check_setup(sound, *records(sound)) == (4, [])
