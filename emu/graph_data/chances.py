@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -18,25 +19,46 @@ from emu.prediction.core import lib, pointer
 _COUNTED_AT_ONCE = 4_000_000
 
 
-# Samplers that walk over all training vertices ask for the same, one after the other.
+@dataclass(frozen=True)
+class _Walkers:
+    """Samplers of a graph; those that are equal meet vertices with equal chances."""
+
+    dataset: Dataset = field(compare=False)
+    basis: Hashable
+    """Graph that their walks follow from, or the data set with its parts."""
+    plan: BatchPlan
+    samplers: tuple[int | None, ...]
+    """None stands for one that walks over all training vertices."""
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        plan: BatchPlan,
+        *samplers: int | None,
+    ) -> _Walkers:
+        """Return samplers of a plan."""
+        basis = dataset if plan.epoch == "local" else dataset.graph
+        return cls(dataset, basis, plan, samplers)
+
+
+# Samplers that walk over all training vertices ask for the same, one after the other;
+# so does every number of stores that is tried.
 @lru_cache(maxsize=2)
-def _chances_to_meet(
-    dataset: Dataset,
-    plan: BatchPlan,
-    samplers: tuple[int | None, ...],
-) -> Floats:
+def _chances_to_meet(walkers: _Walkers) -> Floats:
     """Return the probability that a batch of each sampler has each vertex, about.
 
-    ``samplers``: None stands for one that walks over all training vertices. Shape
-    (vertices, samplers).
+    Shape (vertices, samplers).
 
     Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
     min(1, fanout / degree(v))), as if draws were independent, so that it counts 11 to
     20 % more vertices than batches have. Multiplied edge by edge: logarithms may differ
     in the last bit between computers, and with them who is kept.
     """
-    structure = dataset.structure
-    walk = plan.walk(dataset)
+    plan = walkers.plan
+    samplers = walkers.samplers
+    structure = walkers.dataset.structure
+    walk = plan.walk(walkers.dataset)
     bounds = plan.share_bounds(len(walk))
     chances = np.zeros((structure.vertices, len(samplers)))
     for column, sampler in enumerate(samplers):
@@ -102,7 +124,8 @@ def chance_to_meet(
     plan of all homes asks for them next.
     """
     if plan.epoch == "replicate":
-        chances = _chances_to_meet(dataset, plan, (None,))
+        everywhere = _Walkers.of(dataset, plan, None)
+        chances = _chances_to_meet(everywhere)
         return chances[:, 0]
 
     most: int = lib.MISSED_AT_ONCE
@@ -113,5 +136,6 @@ def chance_to_meet(
     column = place % most
     first = place - column
     samplers = order[first : first + most]
-    chances = _chances_to_meet(dataset, plan, tuple(samplers))
+    walkers = _Walkers.of(dataset, plan, *samplers)
+    chances = _chances_to_meet(walkers)
     return chances[:, column]

@@ -38,6 +38,12 @@ class Graph:
     owner: NDArray[np.int32]
     parts: int = STORES
 
+    @property
+    def graph(self) -> tuple[bytes, ...]:
+        """Content of edges and split, as checksums stand for it."""
+        arrays = self.structure.indptr, self.structure.indices, self.train
+        return tuple(array.tobytes() for array in arrays)
+
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Dataset:
@@ -124,6 +130,38 @@ def test_samplers_that_are_counted_at_once_meet_what_each_alone_does(
         for home, found in enumerate(chosen):
             rows_alone = choose_rows(data, plan, cache, home)
             assert found.tolist() == rows_alone.tolist()
+
+
+@pytest.mark.parametrize("epoch", ["replicate", "shard", "local"])
+def test_chances_follow_the_parts_where_samplers_walk_near_owners(epoch: str) -> None:
+    """Chances of other walks are counted once, for all parts of a graph.
+
+    Every vertex draws from the next one; training vertices are the first four.
+    """
+    vertices = np.arange(8)
+    structure = Structure(np.arange(9), np.array([1, 2, 3, 4, 5, 6, 7, 0], np.int32))
+    even = cast("Dataset", Graph(structure, vertices[:4], vertices.astype("i4") % 2, 2))
+    halves = vertices.astype("i4") // 2 % 2
+    other_parts = cast("Dataset", Graph(structure, vertices[:4], halves, 2))
+    plan = BatchPlan(7, samplers=2, batch_size=2, fanouts=(1,), epoch=epoch)
+
+    def meet(dataset: Dataset) -> Any:
+        return chances.chance_to_meet(dataset, plan, (0, 1), 0).tolist()
+
+    chances._chances_to_meet.cache_clear()
+    first = meet(even)
+    second = meet(other_parts)
+
+    expected = {
+        "replicate": [0.5, 0.75, 0.75, 0.75, 0.5, 0.0, 0.0, 0.0],
+        "shard": [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        "local": [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+    }
+    assert first == expected[epoch]
+    near = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert second == (near if epoch == "local" else first)
+    counted = chances._chances_to_meet.cache_info().misses
+    assert counted == (2 if epoch == "local" else 1)
 
 
 @given(graphs(), plans, homes, st.integers(0, 12), st.integers(0, 2))
