@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from emu.errors import DataError
 from emu.host.input_file import read_json
-from emu.problem import Placement, Problem, Schedule
+from emu.problem import Job, Placement, Problem, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.problem_json import schedule_of
 from emu.scenario.placements import following_placement
-from emu.scenario.realize import with_figures
+from emu.scenario.realize import build_job, with_figures
 from emu.scenario.scenario import Scenario
 
 VERSION = 1
@@ -214,6 +214,17 @@ def result_of(
     }
 
 
+def _job_of(scenario: Scenario) -> Job:
+    """Return the job of a result, whose data set is opened where nothing else tells."""
+    by_data = any(job.shaped_by_data for *_, job in scenario.each_job())
+    # Epochs would need the data set; the result itself has the iterations of one job.
+    # Of several each has a number of its own.
+    has_epochs = any(getattr(job, "epochs", None) for *_, job in scenario.each_job())
+    if scenario.jobs and (by_data or has_epochs):
+        return build_job(scenario)
+    return scenario.to_job(train_vertices=1, opened=by_data)
+
+
 def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     """Read a result file, or ``result.json`` of a run directory."""
     file = Path(path)
@@ -224,9 +235,7 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         content = read_json(file)
         scenario = Scenario.model_validate(content["scenario"])
         cluster = scenario.to_cluster()
-        # Epochs would need the data set; the result itself has its iterations.
-        by_data = scenario.job.shaped_by_data
-        job = scenario.to_job(train_vertices=1, opened=by_data)
+        job = _job_of(scenario)
         last_iteration = max(row["iteration"] for row in content["tasks"])
         job = replace(job, iterations=1 + last_iteration)
         places = content["placement"]

@@ -14,7 +14,7 @@ from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Schedule
 from emu.runs.result import read_result, result_of
-from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.placements import place
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
@@ -43,6 +43,48 @@ def test_round_trip(
     for name in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
         expected, found = getattr(schedule, name), getattr(read, name)
         np.testing.assert_array_equal(found, expected, err_msg=name)
+
+
+RATES = dict.fromkeys(("aggregate", "multiply", "sample"), "1 ps")
+RATES |= {"collect": "1 ns", "step": "1 ns", "launch": "50 us"}
+TRAINING = {
+    "dataset": {"name": "products-like", "scale": 0.001},
+    "model": {"kind": "gcn", "hidden": 4, "layers": 2},
+    "rates": RATES,
+    "epochs": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"system": "data_parallel", "fanouts": [2, 2], "batch_size": 40},
+        {"system": "dgcl", "plan": "spst"},
+    ],
+)
+def test_several_jobs_are_as_long_and_shaped_as_their_data(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
+    short = {
+        "system": "custom",
+        "iterations": 3,
+        "tasks": [{"name": "t", "time": "1 s"}],
+    }
+    machines = [{"count": 3, "nic": "1 Gbit/s"}]
+    jobs = [{"name": "a", "job": {**TRAINING, **keys}}, {"name": "b", "job": short}]
+    content = {"name": "two", "cluster": {"machines": machines}, "jobs": jobs}
+    file = tmp_path / "two.yaml"
+    file.write_text(json.dumps(content))
+    scenario = load(file, [])
+    experiment = prepare(scenario)
+    schedule = simulate(experiment.problem, experiment.realization)
+    result = result_of(scenario, schedule, emulated=False)
+    (tmp_path / "result.json").write_text(json.dumps(result))
+
+    _, read = read_result(tmp_path)
+
+    assert read.problem.job.rounds == schedule.problem.job.rounds
+    np.testing.assert_array_equal(read.task_end, schedule.task_end)
 
 
 @pytest.mark.parametrize(
