@@ -61,11 +61,26 @@ def is_needed(problem: Problem, position: int, iteration: int) -> bool:
     return turn < rounds_of(problem, edge.destination)
 
 
+def _means_of(
+    problem: Problem,
+    realization: Realization,
+) -> tuple[list[float], list[float]]:
+    """Return mean times of tasks and volumes of edges, of their iterations."""
+    times = []
+    for number, row in enumerate(realization.times):
+        times_of_task = row[: rounds_of(problem, number)]
+        times.append(float(times_of_task.mean()))
+    volumes = []
+    for edge, row in zip(problem.job.edges, realization.volumes, strict=True):
+        volumes_of_edge = row[: rounds_of(problem, edge.source)]
+        volumes.append(float(volumes_of_edge.mean()))
+    return times, volumes
+
+
 def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, float]:
     """Return the expected longest path from the end of each flow, by the means."""
     job = problem.job
-    times = [float(row.mean()) for row in realization.times]
-    volumes = [float(row.mean()) for row in realization.volumes]
+    times, volumes = _means_of(problem, realization)
     capacity = list_capacities(problem)
     hops = list_hops(problem)
     latency = list_latencies(problem)

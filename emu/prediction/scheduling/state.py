@@ -27,10 +27,20 @@ from emu.prediction.scheduling.compiled_problem import (
 from emu.problem import Job, Realization
 
 
-def means(values: Floats) -> Floats:
-    """Return the mean of every row as a column."""
+def means(values: Floats, rounds: Ints, task_of: Ints | None = None) -> Floats:
+    """Return the mean of every row, over the iterations of its task, as a column.
+
+    ``rounds``: iterations of every task; ``task_of``: the task of every row, None where
+    rows are tasks.
+    """
     column = np.zeros((len(values), 1))
-    lib.means(pointer(values), *values.shape, pointer(column))
+    lib.means(
+        pointer(values),
+        *values.shape,
+        pointer(rounds),
+        ffi.NULL if task_of is None else pointer(task_of),
+        pointer(column),
+    )
     return column
 
 
@@ -110,7 +120,10 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     """
     # No other rule looks at paths: they are spared the walk through the job.
     if layout.job.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
-        _, after_flow = longest_paths(layout, means(times), means(volumes))
+        job = layout.job
+        mean_times = means(times, job.rounds)
+        mean_volumes = means(volumes, job.rounds, job.source)
+        _, after_flow = longest_paths(layout, mean_times, mean_volumes)
         return after_flow
     return np.zeros((0, 0))
 

@@ -489,6 +489,19 @@ def test_rules_that_look_ahead_know_what_is_left_after_a_flow(
         longest_paths(layout, times[:1], np.array([[10.0, 30.0]]))
 
 
+def test_a_mean_is_of_the_iterations_that_a_task_has() -> None:
+    """What lies behind them is no time of 0 s: after the flow comes one run of 8 s."""
+    tasks = Task("a", "x", iterations=1), Task("b", "x", iterations=1), Task("c", "x")
+    job = Job(tasks, (Edge(0, 1),), 2)
+    machines = Machine("m0", 9.0, 4.0), Machine("m1", 8.0, 7.0)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 1)))
+    layout = compiled_problem.placed_layout(problem, policy_named("oes_cp"))
+    times = np.array([[1.0, 0.0], [8.0, 0.0], [1.0, 1.0]])
+
+    found = expectation(layout, times, np.array([[10.0, 0.0]]))
+    assert found[0, 0] == 8.0
+
+
 def test_policies_that_cannot_be_driven_are_refused() -> None:
     problem, realization = two_machine_example(2)
     with pytest.raises(ValueError, match="no policy is called fair; there are oes"):
