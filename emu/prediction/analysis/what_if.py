@@ -483,7 +483,10 @@ def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
         rows_of_kind[kind].append(row)
 
     # Only kinds on the chain: a job may have many, and each costs two simulations.
-    kinds = {kind_of_edge[link.edge] for link in chain.links if link.port >= 0}
+    kinds = set()
+    for link in chain.links:
+        if link.port >= 0:
+            kinds.add(kind_of_edge[link.edge])
     for kind in sorted(kinds):
         for factor, word in _BYTES:
             words = f"{kind}: {word}"
@@ -506,7 +509,9 @@ def _window(base: Change) -> Iterator[Change]:
     rows_left = []
     edges_left = []
     for row, edge in enumerate(job.edges):
-        wider_edge = replace(edge, lag=2 * edge.lag) if edge.credit else edge
+        wider_edge = edge
+        if edge.credit:
+            wider_edge = replace(edge, lag=2 * edge.lag)
         edges.append(wider_edge)
         # Credits without lag order two tasks within an iteration: no window, so they
         # stay.
