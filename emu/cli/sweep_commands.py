@@ -127,7 +127,15 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     policies.discard("None")
     words_of_windows = ", ".join(sorted(windows))
     words_of_policies = ", ".join(sorted(policies)) or "unknown"
-    console.print(f"credit window {words_of_windows}, placed by {words_of_policies}")
+    pins = {name for point in points for name in point.scenario.pins}
+    words_of_pins = ""
+    # A placement that was stated binds every other policy: all came out alike.
+    if pins:
+        words_of_pins = f", placement.tasks pins {len(pins)} tasks"
+    console.print(
+        f"credit window {words_of_windows}, placed by {words_of_policies}"
+        f"{words_of_pins}"
+    )
     has_target = all(point.scenario.until is not None for point in points)
     keys = list(points[0].values)
     table = sweep_table(rows, keys, by_makespan=has_target)

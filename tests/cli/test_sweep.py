@@ -48,6 +48,15 @@ def test_every_combination_with_every_seed() -> None:
     assert points[0].key("simulate") != points[0].key("emulate")
 
 
+def test_tasks_that_a_file_pins_are_said(tmp_path: Path) -> None:
+    """Of a file that states where its tasks stand every policy came out alike."""
+    command = ["sweep", str(GOLDEN), "--simulate", "--out", str(tmp_path)]
+    policies = ["--vary", "placement.policy=ifs,best", "--set", "expect=null"]
+    result = CliRunner().invoke(app, command + policies)
+
+    assert "placed by best, ifs, placement.tasks pins 6 tasks" in result.stdout
+
+
 def test_commas_in_brackets_belong_to_the_value() -> None:
     vary = ["job.tasks[0].time=[1 s, 2 s, 3 s],4 s"]
     first, second = variations(GOLDEN, [], vary, seeds=1)
