@@ -12,7 +12,7 @@ from emu.cli.app import app, argument, option
 from emu.cli.options import Jobs, JsonTarget, emit
 from emu.cli.progress import status_line
 from emu.errors import DataError
-from emu.host.files import write_atomic
+from emu.host.files import check_writable, write_atomic
 from emu.reproduction.blocks import text_lines, write_blocks
 from emu.reproduction.claims import find_claims
 from emu.reproduction.rows import Row, reproduce
@@ -55,6 +55,15 @@ def reproduce_command(
         problem = "gets the rows of whole papers, name no FIGURE"
         raise DataError(problem, path=str(write[0]))
 
+    page = None
+    if form is not None or out is not None:
+        page = out or Path(f"{paper}.html")
+        check_writable(page)
+    # Finding takes minutes: a document that cannot take rows is refused before, as it
+    # is with none, which leave it as it is.
+    for document in write:
+        write_blocks(document, [])
+
     default_draws = MORE_DRAWS if full else DRAWS
     with status_line("reproducing", "reproducing: ") as watch:
         found = reproduce(
@@ -73,9 +82,8 @@ def reproduce_command(
     for document in write:
         write_blocks(document, rows)
         typer.echo(f"written to {document}", err=True)
-    if form is not None or out is not None:
-        path = out or Path(f"{paper}.html")
-        _write_page(path, rows)
+    if page is not None:
+        _write_page(page, rows)
 
 
 def _write_page(path: Path, rows: Sequence[Row]) -> None:

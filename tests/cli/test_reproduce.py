@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
+import pytest
 from typer.testing import CliRunner
 
-from emu.cli import app
+from emu.cli import app, reproduce_commands
 
 
 def test_a_figure_comes_as_text_json_and_page(tmp_path: Path) -> None:
@@ -22,6 +24,19 @@ def test_a_figure_comes_as_text_json_and_page(tmp_path: Path) -> None:
     stated = [row["stated"] for row in json.loads(target.read_text())]
     assert stated == [9.5, 5.12, 3.34]
     assert page.read_text().count("<svg viewBox") == 1
+
+
+@pytest.mark.parametrize("option", ["--write", "--out"])
+def test_what_cannot_be_written_is_refused_before_minutes_of_work(
+    option: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "nowhere" / "page"
+    with patch.object(reproduce_commands, "reproduce") as found:
+        result = CliRunner().invoke(app, ["reproduce", "p3", option, str(file)])
+
+    assert result.exit_code == 3
+    assert str(file) in result.stderr
+    found.assert_not_called()
 
 
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
