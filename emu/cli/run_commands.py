@@ -444,7 +444,11 @@ def profile(
     scenario's samplers will sample.
     """
     console = terminal(sys.stderr)
+    if trace is None and ranges:
+        raise ScenarioError("is of a trace: add --from TRACE", file="--range")
     if trace is not None:
+        if rates:
+            raise ScenarioError("are measured here: leave --from out", file="--rates")
         _check_trace(trace)
         # A file from which times are to be measured need not state any.
         scenario = load(file, overrides or [], timed=False)

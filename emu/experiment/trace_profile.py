@@ -127,7 +127,10 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
         content = read_json(trace)
         events = content
         if isinstance(content, dict):
-            events = content["traceEvents"]
+            events = content.get("traceEvents")
+            if events is None:
+                problem = "is no trace of torch.profiler: it has no traceEvents"
+                raise DataError(problem, path=str(trace))
         spans = defaultdict(list)
         for event in events:
             # Only complete events of the format of Chrome's

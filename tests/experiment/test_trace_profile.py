@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import DataError, ScenarioError
 from emu.experiment.trace_profile import profile_from_trace
 from emu.report.measured_tables import ranges_table
@@ -82,6 +84,32 @@ def test_a_trace_without_the_ranges_says_which_there_are(
 ) -> None:
     with pytest.raises(DataError, match=problem):
         profile_from_trace(tiny(), traced(tmp_path / "t.json", events), ranges)
+
+
+def test_json_that_is_no_trace_says_so(tmp_path: Path) -> None:
+    """It was said to be damaged: 'traceEvents'."""
+    trace = tmp_path / "times.json"
+    trace.write_text('{"tasks": {}}')
+
+    with pytest.raises(DataError, match="is no trace of torch"):
+        profile_from_trace(tiny(), trace, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--range", "worker=train"], "--range: is of a trace: add --from TRACE"),
+        (["--rates", "--from", "t.json"], "--rates: are measured here"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    options: list[str], problem: str, tmp_path: Path
+) -> None:
+    command = ["profile", "demo", str(tmp_path / "times.json"), *options]
+    result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 2
+    assert problem in result.stderr
 
 
 def test_ranges_of_the_program_come_before_those_of_torch(tmp_path: Path) -> None:
