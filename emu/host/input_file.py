@@ -59,13 +59,21 @@ def one_error(
     except EmulatorError:
         raise
     except Exception as error:
-        problem = "is damaged"
-        if isinstance(error, MemoryError) and kind is None:
-            problem = "needs more memory than there is"
-        problem += f": {printable(str(error)) or type(error).__name__}"
+        problem = _describe_damage(error, plain=kind is None)
         if kind is not None:
             raise kind(problem) from error
         raise DataError(problem, path=str(path)) from error
+
+
+def _describe_damage(error: Exception, *, plain: bool) -> str:
+    """Return what is wrong with a file; ``plain``: with one that is no scenario."""
+    # Where it is none a reader that takes pieces does not know.
+    if isinstance(error, UnicodeDecodeError):
+        return "is not text in UTF-8"
+    problem = "is damaged"
+    if isinstance(error, MemoryError) and plain:
+        problem = "needs more memory than there is"
+    return f"{problem}: {printable(str(error)) or type(error).__name__}"
 
 
 @contextlib.contextmanager

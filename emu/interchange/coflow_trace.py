@@ -112,7 +112,10 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
             sizes=sizes,
         )
         reducer_count = int(row[3 + count])
-    except (ValueError, IndexError) as error:
+    except IndexError as error:
+        problem = f"{_no_coflow(number)}, found {len(row)} words"
+        raise DataError(problem, path=path) from error
+    except ValueError as error:
         raise DataError(f"{_no_coflow(number)} ({error})", path=path) from error
 
     # A slice that reaches beyond the row is cut short without an error.

@@ -362,6 +362,8 @@ def test_a_trace_that_cannot_be(
          "names 'use', which several tasks are called"),
         ("t.txt", b"3 1\n7 0 0 1 2:2\n", "line 2 has no mappers or no reducers"),
         ("t.bin", b"\x00" * 99, "is no trace of torch.profiler"),
+        ("t.txt", TRACE.replace("1000", "1\xe9").encode("latin-1"), "is not text"),
+        ("t.txt", TRACE.replace("1 2 2 0:1 2:4", "5 2").encode(), "found 4 words"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_says_so_in_one_line(
