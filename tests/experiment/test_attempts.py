@@ -17,6 +17,7 @@ from typing_extensions import override
 from emu.emulation.coordinator import Observer
 from emu.emulation.wire.messages import RunTask
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
+from emu.experiment import attempts
 from emu.experiment.attempts import (
     Ended,
     cut_plan,
@@ -166,6 +167,26 @@ def test_what_a_later_attempt_lost_counts_from_its_own_cut(tmp_path: Path) -> No
 
     losses = [(one.next_iteration, one.ran, one.again) for one in ended]
     assert losses == [(1, 6.0, 4.0), (2, 12.0, 10.0)]
+
+
+def test_where_no_process_holds_a_cut_all_attempts_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lost what came after its cut; the second takes that cut along."""
+    cuts = iter([None, Cut(0, {})])
+
+    def leave(newest: Cut, *_: object) -> Cut:
+        return next(cuts) or newest
+
+    monkeypatch.setattr(attempts, "_cut_left", leave)
+    once = Deaths(tmp_path, (0.0, 1, 3.0, 3.0), (4.0, 0, 6.0, 6.0), last=9.0)
+    left, _, ended = run_attempts(restarted(), None, tmp_path, Observer(), once)
+
+    assert once.began == [(0, 0), (1, 1), (0, 0)]
+    assert left.first == 0
+    assert [attempt.ran for attempt in ended] == [6.0, 4.0]
+    assert [attempt.again for attempt in ended] == [6.0, 4.0]
+    assert [*tmp_path.glob("checkpoints/*/*.npz")] == []
 
 
 def test_an_attempt_that_died_is_given_up_before_the_next_begins(
