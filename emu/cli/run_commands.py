@@ -59,6 +59,8 @@ from emu.scenario import Experiment, ProfileFile, Scenario, load, write_scenario
 from emu.scenario.workload_file import write_profile
 from emu.systems.system import outlook_on, remarks_on
 
+#: Iterations or epochs that are measured where no other number is stated.
+_PROFILED = 50
 #: Simulators that judge a run beside ours.
 Witness = StrEnum("Witness", "NS3")
 
@@ -415,7 +417,9 @@ def profile(
         "OUT", "Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML)."
     ),
     overrides: Overrides = None,
-    iterations: int = option("N", "Iterations or epochs to measure.", 50, min=1),
+    iterations: int | None = option(
+        "N", f"Iterations or epochs to measure; default: {_PROFILED}.", None, min=1
+    ),
     trace: Path | None = option("--from TRACE", "Of torch.profiler (JSON, gz)."),
     ranges: list[str] | None = option(
         "--range KIND=NAME,...",
@@ -447,8 +451,7 @@ def profile(
     if trace is None and ranges:
         raise ScenarioError("is of a trace: add --from TRACE", file="--range")
     if trace is not None:
-        if rates:
-            raise ScenarioError("are measured here: leave --from out", file="--rates")
+        _refuse_measuring(rates=rates, iterations=iterations)
         _check_trace(trace)
         # A file from which times are to be measured need not state any.
         scenario = load(file, overrides or [], timed=False)
@@ -461,7 +464,8 @@ def profile(
         return
 
     scenario_of_file = load(file, overrides or [], timed=False)
-    scenario = profiling.of_length(scenario_of_file, iterations)
+    length = iterations or _PROFILED
+    scenario = profiling.of_length(scenario_of_file, length)
     # Measuring takes minutes: a file that cannot be written is refused before.
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
@@ -488,6 +492,15 @@ def profile(
 
     first = f"written to {out}, with {key} as measured here:"
     console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
+
+
+def _refuse_measuring(*, rates: bool, iterations: int | None) -> None:
+    """Raise ScenarioError for options of measuring, which a trace does not need."""
+    if rates:
+        raise ScenarioError("are measured here: leave --from out", file="--rates")
+    if iterations is not None:
+        problem = "a trace has its own: leave it out beside --from"
+        raise ScenarioError(problem, file="--iterations")
 
 
 def _check_trace(trace: Path) -> None:

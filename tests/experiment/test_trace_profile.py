@@ -99,6 +99,10 @@ def test_json_that_is_no_trace_says_so(tmp_path: Path) -> None:
     ("options", "problem"),
     [
         (["--range", "worker=train"], "--range: is of a trace: add --from TRACE"),
+        (
+            ["--from", "trace.json", "--iterations", "9"],
+            "--iterations: a trace has its own: leave it out beside --from",
+        ),
         (["--rates", "--from", "t.json"], "--rates: are measured here"),
     ],
 )
