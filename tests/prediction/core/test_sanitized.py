@@ -96,7 +96,10 @@ _SENDERS = """
 import pytest
 
 files = "shaping/test_compiled.py", "network/test_sending.py"
-raise SystemExit(pytest.main(["-q", *(f"tests/emulation/{file}" for file in files)]))
+# The copied tree has no settings of pytest.
+options = "-q", "-o", "asyncio_mode=auto"
+paths = [f"tests/emulation/{file}" for file in files]
+raise SystemExit(pytest.main([*options, *paths]))
 """
 
 
@@ -150,4 +153,4 @@ def test_all_stays_within_its_arrays(tree: Path, draws: str) -> None:
         cwd=tree, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
