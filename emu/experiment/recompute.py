@@ -137,16 +137,27 @@ def recompute(
     # No host has to be reached: nothing is started.
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
-    reports_path = run.path / array_files.REPORTS
-    if not reports_path.exists():
-        sentence = "reports.npz is missing: nothing of result.json is computed again"
-        fault = disagreement("result", sentence)
-        checks["result"] = (1, [fault])
+    missing = [name for name in _needed(scenario) if not (run.path / name).exists()]
+    if missing:
+        faults = []
+        for name in missing:
+            sentence = f"{name} is missing: nothing of result.json is computed again"
+            faults.append(disagreement("result", sentence))
+        checks["result"] = (1, faults)
         return checks, silent
     with one_error(run.path):
         prepared_run = _prepare_again(run, experiment, settings)
         checks |= _results(run, prepared_run, silent, ended=ends, before=before)
     return checks, silent
+
+
+def _needed(scenario: Scenario) -> list[str]:
+    """Return the files of arrays that result.json is computed again from."""
+    needed = [array_files.REPORTS, "frames.npz"]
+    # On kernel NICs nothing is assigned.
+    if scenario.emulation.network != "kernel":
+        needed.append("rates.npz")
+    return needed
 
 
 def _prepare_again(

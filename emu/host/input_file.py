@@ -191,36 +191,43 @@ def read_arrays(
     Raises DataError when it is missing or damaged, lacks an array, or claims to unpack
     to more.
     """
-    with one_error(path):
-        try:
-            with open_input(path) as file, zipfile.ZipFile(file) as archive:
-                infos = {}
-                for info in archive.infolist():
-                    name = info.filename.removesuffix(".npy")
-                    infos[name] = info
-                if optional:
-                    names = [name for name in names if name in infos]
-                missing = [name for name in names if name not in infos]
-                if missing:
-                    absent = ", ".join(missing)
-                    raise DataError(f"holds no {absent}", path=str(path))
+    with _open_archive(path) as (file, archive):
+        infos = {}
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            infos[name] = info
+        if optional:
+            names = [name for name in names if name in infos]
+        missing = [name for name in names if name not in infos]
+        if missing:
+            absent = ", ".join(missing)
+            raise DataError(f"holds no {absent}", path=str(path))
 
-                check_inflation(
-                    path,
-                    size=_size_of(file),
-                    unpacked=sum(infos[name].file_size for name in names),
-                    most=inflation,
-                )
-                return {name: _member(archive, infos[name], path) for name in names}
-        except FileNotFoundError as error:
-            raise DataError("is missing", path=str(path)) from error
+        check_inflation(
+            path,
+            size=_size_of(file),
+            unpacked=sum(infos[name].file_size for name in names),
+            most=inflation,
+        )
+        return {name: _member(archive, infos[name], path) for name in names}
 
 
 def array_names(path: Path) -> list[str]:
     """Return the names of arrays of an npz file; DataError when missing or damaged."""
-    with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
+    with _open_archive(path) as (_, archive):
         members = archive.namelist()
     return [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
+
+
+@contextlib.contextmanager
+def _open_archive(path: Path) -> Iterator[tuple[BufferedReader, zipfile.ZipFile]]:
+    """Open an archive; whatever reading it raises is a DataError of its path."""
+    with one_error(path):
+        try:
+            with open_input(path) as file, zipfile.ZipFile(file) as archive:
+                yield file, archive
+        except FileNotFoundError as error:
+            raise DataError("is missing", path=str(path)) from error
 
 
 def check_inflation(

@@ -26,6 +26,7 @@ from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import Row, read_result
 from emu.runs.retraining import training_audit
+from emu.runs.run_directory import RECORDS
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario_file import has_recorded_job
@@ -158,7 +159,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     # the files beside it are compared, too.
     directory = result.parent
     is_run = result.name == "result.json"
-    if is_run and (directory / "problem.json").exists():
+    if is_run and any((directory / name).exists() for name in RECORDS):
         return run_to_audit(load_run(directory), substitute)
 
     of_file, schedule = read_result(path)

@@ -106,11 +106,24 @@ def _read_records(run: Path) -> dict[str, bytes]:
         raise DataError("holds no emulated run that has ended", path=run)
 
     result = parse_json(contents["result.json"].decode())
-    digests = RunDirectory(run).digests()
     # Digests are made anew for the shared texts, and would cover up an earlier edit.
-    if result.get("records") != digests:
-        raise DataError("is not what the run has written: it was edited", path=run)
+    _check_digests(run, result.get("records"))
     return contents
+
+
+def _check_digests(run: Path, records: object) -> None:
+    """Raise DataError where a file of a run is missing, or not what was noted of it."""
+    if not isinstance(records, Mapping):
+        path = run / "result.json"
+        raise DataError("notes no files of the run (records)", path=path)
+
+    digests = RunDirectory(run).digests()
+    for name in {**records, **digests}:
+        if name not in digests:
+            raise DataError("is missing: the run has written it", path=run / name)
+        if digests[name] != records.get(name):
+            problem = "is not what the run has written: it was edited"
+            raise DataError(problem, path=run / name)
 
 
 def _hide(text: str, numbers: Mapping[str, str]) -> str:

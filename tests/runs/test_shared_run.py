@@ -144,6 +144,29 @@ def test_a_run_without_its_digests_is_no_older_one(shared: Path) -> None:
     assert (code, "records" in output) == (6, True), output
 
 
+@pytest.mark.parametrize("name", ["frames.npz", "rates.npz", "problem.json"])
+def test_a_file_that_is_missing_is_named(
+    shared: Path, tmp_path: Path, name: str
+) -> None:
+    """An audit of a run without it, and whoever would share that run, name the file."""
+    with unpack_shared(shared) as folder:
+        (folder / name).unlink()
+        code, output = audited(folder)
+        with pytest.raises(DataError, match=f"{name}: is missing"):
+            share_run(folder, tmp_path / "again.zip")
+    assert code in (3, 6)
+    assert f"{name} is missing" in output or f"{name}: is missing" in output
+
+
+def test_an_edited_file_is_named_to_whom_would_share_it(
+    shared: Path, tmp_path: Path
+) -> None:
+    with unpack_shared(shared) as folder:
+        EDITS["that nobody decided"](folder)
+        with pytest.raises(DataError, match=r"frames\.npz: .* it was edited"):
+            share_run(folder, tmp_path / "again.zip")
+
+
 def test_payloads_of_a_run_are_those_of_its_result_and_a_simulation_has_none(
     shared: Path,
 ) -> None:
