@@ -43,7 +43,13 @@ from emu.scenario.realize import model_programs
 from emu.scenario.setup import setup_to_run
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
-from emu.trust.violation import AuditReport, Findings, agreement, disagreement
+from emu.trust.violation import (
+    AuditReport,
+    Findings,
+    Violation,
+    agreement,
+    disagreement,
+)
 
 #: Keys of manifest.json that nothing else states.
 _OWN = (
@@ -137,12 +143,8 @@ def recompute(
     # No host has to be reached: nothing is started.
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
-    missing = [name for name in _needed(scenario) if not (run.path / name).exists()]
-    if missing:
-        faults = []
-        for name in missing:
-            sentence = f"{name} is missing: nothing of result.json is computed again"
-            faults.append(disagreement("result", sentence))
+    faults = list(_missing(run, scenario))
+    if faults:
         checks["result"] = (1, faults)
         return checks, silent
     with one_error(run.path):
@@ -151,13 +153,19 @@ def recompute(
     return checks, silent
 
 
-def _needed(scenario: Scenario) -> list[str]:
-    """Return the files of arrays that result.json is computed again from."""
-    needed = [array_files.REPORTS, "frames.npz"]
+def _missing(run: RecordedRun, scenario: Scenario) -> Iterator[Violation]:
+    """Yield a violation per missing file that result.json is computed again from."""
+    names = [array_files.REPORTS, "frames.npz"]
     # On kernel NICs nothing is assigned.
     if scenario.emulation.network != "kernel":
-        needed.append("rates.npz")
-    return needed
+        names.append("rates.npz")
+
+    for name in names:
+        path = run.path / name
+        if path.exists():
+            continue
+        sentence = f"{name} is missing: nothing of result.json is computed again"
+        yield disagreement("result", sentence)
 
 
 def _prepare_again(

@@ -243,7 +243,7 @@ class RunResult(PreparedRun):
         tables = {
             "startup": run.startup,
             "flow_end_apart": result.flow_error(schedule, self.replayed),
-            "kinds": result.task_rows(problem, run.realization.times, run.late),
+            "kinds": result.task_rows(schedule, run.late),
             "edges": result.flow_rows(schedule, self.replayed),
             "ports": result.port_rows(schedule),
             "payloads": kinds_between_machines(problem, run.statistics, byte_scale),

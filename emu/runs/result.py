@@ -36,18 +36,19 @@ def relative_error(found: float, expected: float) -> float:
 
 
 def task_rows(
-    problem: Problem,
-    times: NDArray[np.float64],
-    late: NDArray[np.float64],
+    schedule: Schedule, late: NDArray[np.float64]
 ) -> dict[str, dict[str, float]]:
     """Return per kind of task: how many, mean and greatest time, greatest lateness.
 
-    Cycles of a pipeline in which a task has no mini-batch are not counted.
+    Times are from start to end, also where a machine is slow or paused. Cycles of a
+    pipeline in which a task has no mini-batch are not counted.
 
-    ``times`` and ``late``: seconds of (task, iteration): start to end, and end after
-    the profiled time.
+    ``late``: seconds of (task, iteration), its end after the profiled time.
     """
-    job = problem.job
+    job = schedule.problem.job
+    lengths = schedule.task_end - schedule.task_start
+    lengths = np.nan_to_num(lengths)  # what never ran took none
+    times = np.maximum(lengths, 0.0)
     depth = Counter[str]()
     for task in job.tasks:
         name = task.job_name

@@ -65,7 +65,7 @@ def write_run_of(
             "remedies": ["set emulation.time_scale to 5"],
         },
         "flow_end_apart": flow_error(emulated, simulated),
-        "kinds": task_rows(problem, realization.times, late),
+        "kinds": task_rows(emulated, late),
         "edges": flow_rows(emulated, simulated),
         "ports": port_rows(emulated),
         "training": [],

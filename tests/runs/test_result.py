@@ -20,6 +20,7 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.problem.changes import SpeedChange
 from emu.runs.problem_json import schedule_from_json
 from emu.runs.result import flow_error, port_rows, task_rows, training_curve
 from emu.scenario import prepare
@@ -54,8 +55,8 @@ def test_mean_times_of_a_pipeline_are_those_stated(
     cluster = {"machines": [{"count": 2, "nic": "1 Gbit/s"}]}
     text = {"cluster": cluster, **({"jobs": jobs} if several else {"job": job})}
     ready = prepare(loads(json.dumps(text)))
-    taken = ready.realization.times
-    rows = task_rows(ready.problem, taken, np.zeros_like(taken))
+    schedule = simulate(ready.problem, ready.realization)
+    rows = task_rows(schedule, np.zeros_like(schedule.task_end))
 
     found = {kind: rows[kind]["mean_seconds"] for kind in times}
     assert found == pytest.approx({kind: time / 1e3 for kind, time in times.items()})
@@ -80,13 +81,24 @@ def test_a_step_is_over_when_the_last_worker_has_said_its_loss() -> None:
 def test_lateness_and_time_of_a_kind_are_its_greatest_ones() -> None:
     problem, realization = two_machine_example(3)
     times = realization.times + np.arange(18.0).reshape(6, 3)
+    schedule = simulate(problem, Realization(times, realization.volumes))
     late = np.zeros_like(times)
     late[0] = [0.5, -1.0, 0.25]  # of g0; g1 is never late
-    row = task_rows(problem, times, late)["graph_store"]
+    row = task_rows(schedule, late)["graph_store"]
     assert (row["tasks"], row["late_iterations"]) == (2, 2)
     assert row["max_late_seconds"] == 0.5
-    assert row["max_seconds"] == times[1].max()
+    assert row["max_seconds"] == pytest.approx(times[1].max())
     assert row["mean_seconds"] == pytest.approx(times[:2].mean())
+
+
+def test_times_of_a_kind_are_those_that_a_slow_machine_took() -> None:
+    """Of iterations of 1 s two are done as a machine halves its speed."""
+    change = SpeedChange(2.0, "m0", 0.5)
+    cluster = Cluster((Machine("m0", 1e9, 1e9),), speed_changes=(change,))
+    problem = Problem(cluster, Job((Task("a", "a"),), (), 4), Placement((0,)))
+    schedule = simulate(problem, Realization(np.ones((1, 4)), np.ones((0, 4))))
+    row = task_rows(schedule, np.zeros((1, 4)))["a"]
+    assert (row["max_seconds"], row["mean_seconds"]) == (2.0, 1.5)
 
 
 def test_a_link_is_used_as_a_share_of_what_runs_and_not_of_recovery() -> None:
