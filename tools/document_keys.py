@@ -18,9 +18,12 @@ from emu.cli import app
 from emu.cli.app import GROUPS
 from emu.interchange.known_formats import COMMON_FORMATS, FORMATS
 from emu.interchange.recognise import (
+    AUDIT,
     COMPARE,
+    FIT,
     IMPORT,
     PROFILE,
+    RUN,
     SCENARIO,
     TOPOLOGY,
     WORKLOAD,
@@ -184,6 +187,9 @@ _TITLES = {
     PROFILE: "Traces of times: `emu profile SCENARIO OUT --from FILE`",
     COMPARE: "Measurements: `emu compare RUN FILE`",
     SCENARIO: "Scenarios: `emu simulate FILE`",
+    RUN: "Runs: `emu explain FOLDER`, of the folder of a file",
+    FIT: "Labs: `emu fit FOLDER`",
+    AUDIT: "Simulations: `emu audit FILE`",
 }
 #: File in docs/ -> what writes the part below its mark.
 WRITTEN = {"scenarios.md": keys, "commands.md": commands, "formats.md": formats}

@@ -14,13 +14,17 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from emu.interchange.recognise import (
+    AUDIT,
     COMPARE,
+    FIT,
     IMPORT,
     PROFILE,
+    RUN,
     SCENARIO,
     TOPOLOGY,
     WORKLOAD,
     Format,
+    fill_in,
     recognise,
     refuse_other_formats,
 )
@@ -33,6 +37,9 @@ _COMMANDS = {
     "profile": PROFILE,
     "compare": COMPARE,
     "scenario": SCENARIO,
+    "run": RUN,
+    "fit": FIT,
+    "audit": AUDIT,
 }
 _TABLE = tomllib.loads(files("emu.interchange").joinpath("formats.toml").read_text())
 
@@ -55,6 +62,7 @@ def _format(row: Mapping[str, Any]) -> Format:
 WORKLOAD_FORMATS = _formats("workload")
 #: Of JSON some graphs stand before workloads, which know less of their beginnings.
 FORMATS = (
+    *_formats("own"),
     *_formats("topology"),
     *_formats("json_graph"),
     *WORKLOAD_FORMATS,
@@ -102,11 +110,10 @@ def describe(path: Path) -> Description:
     file cannot be read.
     """
     row = recognise(path, (*FORMATS, *COMMON_FORMATS, *OTHER_FORMATS)) or Format("")
-    name = str(path)
     return {
-        "file": name,
+        "file": str(path),
         "format": row.name,
-        "commands": [command.replace("FILE", name) for command in row.commands],
-        "way": row.way.replace("FILE", name),
+        "commands": [fill_in(command, path) for command in row.commands],
+        "way": row.way_of(path),
         "left_out": row.left_out,
     }

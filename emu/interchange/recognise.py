@@ -25,6 +25,10 @@ TOPOLOGY = "cluster: {topology: FILE} of a scenario"
 PROFILE = "emu profile SCENARIO OUT --from FILE"
 COMPARE = "emu compare RUN FILE"
 SCENARIO = "emu simulate FILE"
+#: And those that take what emu left.
+RUN = "emu explain FOLDER"
+FIT = "emu fit FOLDER"
+AUDIT = "emu audit FILE"
 #: Bytes of a file that are looked at.
 _HEAD = 1 << 18
 _GZIP = b"\x1f\x8b"
@@ -73,6 +77,10 @@ class Format:
         parts = [commands, self.conversion]
         stated_parts = [part for part in parts if part]
         return ", ".join(stated_parts)
+
+    def way_of(self, path: Path) -> str:
+        """Return the way of a file, with its name and that of its folder."""
+        return fill_in(self.way, path)
 
     def fits(self, sample: Sample) -> bool:
         """Return True where a file begins, or a folder is filled, like this format."""
@@ -184,8 +192,13 @@ def refuse_other_formats(
     """
     row = recognise(path, formats)
     if row is not None and command not in row.commands:
-        way = row.way.replace("FILE", str(path))
-        raise DataError(f"is {row.name}: {way}", path=path)
+        raise DataError(f"is {row.name}: {row.way_of(path)}", path=path)
+
+
+def fill_in(words: str, path: Path) -> str:
+    """Return a command with the names of a file and of the folder that it lies in."""
+    folder = path if path.is_dir() else path.parent
+    return words.replace("FILE", str(path)).replace("FOLDER", str(folder))
 
 
 def _unpack(head: bytes) -> bytes:

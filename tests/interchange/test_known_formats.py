@@ -16,6 +16,7 @@ from emu.cli.app import app
 from emu.interchange.known_formats import COMMON_FORMATS, FORMATS, describe
 from tests.interchange.platforms import BACKBONE
 from tests.interchange.test_boxes import TREE, matrix
+from tests.report.drawn_run import write_run
 
 #: Name of the file, beginning, name of its format.
 SAMPLES: list[tuple[str, str | bytes, str]] = [
@@ -228,6 +229,39 @@ def test_a_conversion_keeps_all_edges(
     ends = {frozenset(pair) for pair in pairs}
     assert len(pairs) == 3
     assert ends == {frozenset(pair) for pair in TRIANGLE}
+
+
+@pytest.mark.parametrize("words", ["what FILE", "import FILE -o g", "simulate FILE"])
+def test_files_of_a_run_are_named_with_the_command_that_takes_it(
+    tmp_path: Path, words: str
+) -> None:
+    """One line each, and none of them is called a table to be written as csv."""
+    run, _ = write_run(tmp_path)
+    manifest = {"version": 1, "started": "2026-11-01", "scenario": {"name": "a"}}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    names = {
+        "result.json": "the result of a run",
+        "manifest.json": "the manifest of a run",
+        "problem.json": "the problem of a run",
+        "simulated.json": "the simulation of a run",
+    }
+    for name, format_name in names.items():
+        arguments = words.replace("FILE", str(run / name)).split()
+        done = CliRunner().invoke(app, arguments)
+        assert f"{run / name}: " in done.output
+        assert f"{format_name} of emu" in done.output
+        assert f"emu explain {run}, or emu report" in done.output
+        assert "csv" not in done.output
+
+
+def test_a_run_directory_and_a_result_of_a_simulation_are_named(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    assert describe(run)["format"] == "a run directory of emu"
+    assert describe(run)["commands"] == [f"emu explain {run}"]
+
+    result = tmp_path / "s.json"
+    CliRunner().invoke(app, ["simulate", "golden", "--json", str(result)])
+    assert describe(result)["way"] == f"emu audit {result}"
 
 
 def test_most_formats_have_a_sample() -> None:
