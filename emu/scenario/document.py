@@ -207,7 +207,9 @@ def read_document(path: str | Path) -> Document:
         raise
     # YAML of others parses, and only its keys show that it is no scenario.
     is_scenario = not _OUTERMOST.isdisjoint(document.data)
-    if not is_scenario:
+    # Files that emu wrote state one; a problem.json has machines as labs have.
+    has_version = "version" in document.data
+    if has_version or not is_scenario:
         path = Path(path)
         _refuse_other_formats(path)
     return document
