@@ -320,7 +320,7 @@ def describe(error: ErrorDetails) -> str:
             # Text has the parts of an entry.
             entry = f"{match[1]}: {match[2]}"
             return f"found {value}, write {entry!r}"
-        if words in {"a mapping", "a list"}:
+        if words in {"a mapping", "a list", "text"}:
             words = _describe_value_at(location) or words
         return f"found {value}, write {words}"
     return f"found {value}: {error['msg']}"

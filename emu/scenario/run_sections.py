@@ -411,8 +411,9 @@ class LabSection(Section):
 
     programs: tuple[ProgramSection, ...] = ()
     """Started in this order, on every machine at once."""
-    until: Name | None = None
-    """The lab ends when all of these have; default is when every program has."""
+    until: Annotated[Name, Field(examples=["client"])] | None = None
+    """Name of the program that ends the lab when it has ended on all of its machines;
+    default is when every program has."""
     sharing: Literal["fair", "tcp"] = "fair"
     """``fair``: a queue per connection, so that shares are max-min; ``tcp``: one queue,
     as in a plain NIC and switch port."""

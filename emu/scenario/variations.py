@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.errors import ScenarioError
+from emu.errors import ScenarioError, ScenarioErrors
 from emu.scenario.overrides import split_override
 from emu.scenario.scenario_file import load
 
@@ -73,7 +73,10 @@ def variations(
         for seed in range(first, first + seeds):
             # The seed before the varied values: ``--vary seed=0,1`` was lost behind it.
             changes = [*stated, "expect=null", f"seed={seed}", *overrides]
-            scenario = load(file, changes)
+            try:
+                scenario = load(file, changes)
+            except ScenarioError as error:
+                raise _by_vary(error, overrides) from error
             point = Point(
                 values=values,
                 # Its own, which a varied key may have set.
@@ -83,6 +86,22 @@ def variations(
             )
             points.append(point)
     return points
+
+
+def _by_vary(error: ScenarioError, overrides: Sequence[str]) -> ScenarioError:
+    """Return an error of varied values with the option that the user wrote."""
+    if isinstance(error, ScenarioErrors):
+        errors = [_by_vary(part, overrides) for part in error.errors]
+        return ScenarioErrors(errors)
+    for override in overrides:
+        if error.file == f"--set {override}":
+            return ScenarioError(
+                error.problem,
+                file=f"--vary {override}",
+                line=error.line,
+                key=error.key,
+            )
+    return error
 
 
 def _read_values(vary: Sequence[str]) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from emu.cli import app
 from emu.cli.sweep_commands import run_points
-from emu.errors import ScenarioError
+from emu.errors import ScenarioError, ScenarioErrors
 from emu.report.terminal import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.sweep_record import SweepRecord
@@ -69,6 +69,26 @@ def test_commas_in_brackets_belong_to_the_value() -> None:
 def test_a_bad_vary_is_refused(text: str) -> None:
     with pytest.raises(ScenarioError, match="key=value,value"):
         variations(GOLDEN, [], [text], seeds=1)
+
+
+def test_an_error_names_the_option_that_was_written() -> None:
+    """Every point is a file with overrides, which nobody wrote as those."""
+    vary = ["seed=1,2", "job.iterations=1..3"]
+    with pytest.raises(ScenarioError, match=r"^--vary job\.iterations=1\.\.3: "):
+        variations(GOLDEN, [], vary, seeds=1)
+    with pytest.raises(ScenarioError, match=r"^--set job\.iterations=some: "):
+        variations(GOLDEN, ["job.iterations=some"], ["seed=1,2"], seeds=1)
+
+
+def test_all_errors_of_varied_values_name_their_options() -> None:
+    vary = ["job.iterations=some", "job.credit_window=other"]
+    with pytest.raises(ScenarioErrors) as caught:
+        variations(GOLDEN, [], vary, seeds=1)
+    files = [error.file for error in caught.value.errors]
+    assert sorted(files) == [
+        "--vary job.credit_window=other",
+        "--vary job.iterations=some",
+    ]
 
 
 def test_every_point_has_the_values_that_it_says() -> None:

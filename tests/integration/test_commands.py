@@ -71,7 +71,7 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
             6,
             "the makespan error is",
         ),
-        (["emulation.memory_limit=100 kB"], 5, "credit window or a higher limit"),
+        (["emulation.memory_limit=100 kB"], 5, "limit (emulation.memory_limit) is"),
     ],
     ids=["bad scenario", "missed makespan", "failed run"],
 )

@@ -301,8 +301,8 @@ def no_room(memory: Any, size: int) -> RunError:
     """Return what it means that so many bytes have no room in a `PayloadMemory`."""
     return RunError(
         f"{size} bytes arrive while {memory.in_use} of at most {memory.limit} "
-        "bytes of receive memory are in use: a smaller credit window or a "
-        "higher limit is needed"
+        "bytes of receive memory are in use: a smaller job.credit_window or a higher "
+        "limit (emulation.memory_limit) is needed"
     )
 
 

@@ -93,6 +93,10 @@ def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
             "{programs: [{name: a, run: x}], until: b}",
             "lab.yaml:2: lab.until: no program 'b'",
         ),
+        (
+            "{programs: [{name: a, run: x}], until: [a]}",
+            r"lab.until: found \['a'\], write text, for example client",
+        ),
         ("{programs: [{name: a}]}", "lab.programs"),
         ("{sharing: some}", "lab.sharing"),
         ("{events: []}", "lab.events: unknown key 'events'"),
