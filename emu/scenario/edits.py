@@ -18,7 +18,7 @@ from emu.problem import Job, Placement, Problem, Realization
 from emu.scenario.document import step_text
 from emu.scenario.experiment import prepare
 from emu.scenario.machine_choice import machines_words, on_machines
-from emu.scenario.placements import following_placement, place
+from emu.scenario.placements import following_placement, place, premise_of_moves
 from emu.scenario.realize import build_job
 from emu.scenario.scaled_values import (
     scale_events,
@@ -85,6 +85,8 @@ class ScenarioEdits:
         #: What was not tried, and why.
         self.notes: list[str] = []
 
+    premise_of_moves = staticmethod(premise_of_moves)
+
     def reorder_rings(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
         return following_placement(self._scenario, problem)
@@ -108,9 +110,8 @@ class ScenarioEdits:
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
         edit = placement_edit(scenario, "best")
-        variant = self._load(edit)
         outcome = place(
-            scenario=variant,
+            scenario=self._load(edit),
             job=problem.job,
             cluster=problem.cluster,
             realization=reference,
@@ -119,8 +120,7 @@ class ScenarioEdits:
 
     def _load(self, edit: Edit) -> Scenario:
         """Return the scenario with an edit, of which nothing is expected."""
-        edit = edit | {"expect": None}
-        return load(self._scenario, edit)
+        return load(self._scenario, edit | {"expect": None})
 
     def content_of(self, kinds: tuple[str, str]) -> str:
         """Return the content of flows between two kinds of task, a plural."""

@@ -103,6 +103,13 @@ def _searches_judge_the_run(scenario: Scenario, job: Job) -> bool:
     return not any(section.rings_follow_placement for section in sections)
 
 
+def premise_of_moves(job: Job) -> str:
+    """Return what the times of moved tasks presume; empty where that is nothing."""
+    if not keeps_rows(job):
+        return ""
+    return "moves are timed with the bytes that caches leave at the present placement"
+
+
 def places_of_originals(scenario: Scenario, job: Job) -> dict[str, str]:
     """Return the stated machines of tasks that are no copies of others' state."""
     copies = copy_names(job)

@@ -199,22 +199,45 @@ def test_every_what_if_is_its_edited_scenario(seed: int) -> None:
     check_every_edit(drawn)
 
 
+#: Job with a cache of rows that others own.
+CACHED_JOB = {
+    "system": "dgtp",
+    "dataset": {"name": "products-like", "scale": 0.001},
+    "model": {"hidden": 8, "layers": 2},
+    "fanouts": [3, 3],
+    "batch_size": 16,
+    "iterations": 4,
+    "workers": 2,
+    "cache": {"policy": "degree", "size": "40 kB"},
+    "rates": dict.fromkeys(("aggregate", "multiply", "sample"), "1 ps")
+    | {"collect": "2 ns", "step": "1 ns", "launch": "50 us"},
+}
+
+
+def test_moves_beside_a_cache_have_their_premise() -> None:
+    """Where samplers stand elsewhere, other rows are of others."""
+    apart = {"s0": "m0", "w0": "m1", "s1": "m1", "w1": "m0", "ps0": "m1"}
+    content = {
+        "cluster": {"machines": [{"count": 2, "nic": "1 Mbit/s"}]},
+        "job": CACHED_JOB,
+        "placement": {"policy": "explicit", "tasks": {"g0": "m0", "g1": "m1", **apart}},
+    }
+    premise = "timed with the bytes that caches leave at the present placement"
+    stated = emu.loads(json.dumps(content))
+    for cache, count in ((CACHED_JOB["cache"], 1), (None, 0)):
+        explanation = emu.explain(emu.load(stated, {"job.cache": cache}))
+        assert explanation.moves is not None
+        assert explanation.moves.steps
+        assert sum(premise in note for note in explanation.notes) == count
+
+
 def test_faster_rates_keep_what_is_cached_where_tasks_stand() -> None:
     """Rows that others own depend on where a sampler stands."""
     crossed = {"s0": "m1", "w0": "m1", "s1": "m0", "w1": "m0", "ps0": "m0"}
-    job = {
-        "system": "dgtp",
-        "dataset": {"name": "products-like", "scale": 0.001},
-        "model": {"hidden": 8, "layers": 2},
-        "fanouts": [3, 3],
-        "batch_size": 16,
-        "iterations": 4,
-        "workers": 2,
-        "cache": {"policy": "degree", "size": "40 kB"},
-        "rates": dict.fromkeys(("aggregate", "multiply", "sample"), "1 ps")
-        | {"collect": "2 ns", "step": "1 ns", "launch": "50 us"},
+    content = {
+        "cluster": {"machines": [{"count": 2, "nic": "100 Mbit/s"}]},
+        "job": CACHED_JOB,
     }
-    content = {"cluster": {"machines": [{"count": 2, "nic": "100 Mbit/s"}]}, "job": job}
     drawn = emu.loads(json.dumps(content))
     placement = {"policy": "explicit", "tasks": {"g0": "m0", "g1": "m1", **crossed}}
     drawn = emu.load(drawn, {"placement": placement})

@@ -231,19 +231,25 @@ def _with_improvements(
             target, critical_path(schedule), machine_changes, stated, told=told
         )
 
-    notes = [*explanation.notes]
-    if stated is not None:
-        notes += stated.notes
-    idle = len(base.problem.cluster.machines) - NICS
-    if idle > 0:
-        notes.append(f"NICs of {idle} machines that are less busy were not tried")
     return replace(
         explanation,
         moves=moves,
         improvements=improvements,
         improvements_then=improvements_then,
-        notes=tuple(notes),
+        notes=(*explanation.notes, *_notes(base, moves, stated)),
     )
+
+
+def _notes(base: Change, moves: TaskMoves, stated: Stated | None) -> Iterator[str]:
+    """Yield what was not tried, and what the moves presume."""
+    if stated is not None:
+        yield from stated.notes
+        premise = stated.premise_of_moves(base.problem.job)
+        if moves.steps and premise:
+            yield premise
+    idle = len(base.problem.cluster.machines) - NICS
+    if idle > 0:
+        yield f"NICs of {idle} machines that are less busy were not tried"
 
 
 def _rank_changes(

@@ -119,6 +119,9 @@ class Stated(Protocol):
     notes: list[str]
     """Changes that were not tried, and why."""
 
+    def premise_of_moves(self, job: Job) -> str:
+        """Return what the times of moved tasks presume; empty where that is nothing."""
+
     def reorder_rings(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
 
