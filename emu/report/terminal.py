@@ -17,12 +17,15 @@ from emu.names import for_terminal
 WIDTH = 100
 #: Characters that a column of words keeps in a narrow terminal: fewer are no names.
 _NARROWEST = 6
+#: Characters of a header above figures that are less wide: it may be a resource's name.
+_WIDEST_HEADER = 16
 
 
 def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     """Return a console of at most 100 columns; exactly 100 where it is no terminal.
 
-    A ``quiet`` one prints nothing, as beside JSON on standard output.
+    A table is wider where its figures take more, below headers folded at 16: none
+    is cut. A ``quiet`` one prints nothing, as beside JSON on standard output.
     """
     console = _Literal(
         file=file,
@@ -62,23 +65,30 @@ class _WholeTable(Table):
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
-        least_width = self._least_width(console, options)
-        width = max(options.max_width, least_width)
+        unlimited = options.update_width(1 << 16)
+        whole_width = Measurement.get(console, unlimited, self).maximum
+        width = options.max_width
+        if whole_width > width:
+            least_width = self._fold_columns(console, unlimited)
+            width = max(width, least_width)
         yield from super().__rich_console__(console, options.update_width(width))
 
-    def _least_width(self, console: Console, options: ConsoleOptions) -> int:
-        """Return the columns that numbers in one piece take, beside folded names."""
-        unlimited = options.update_width(1 << 16)
+    def _fold_columns(self, console: Console, options: ConsoleOptions) -> int:
+        """Fold headers of numbers; return the columns that the least table takes."""
         _, right, _, left = self.padding
         total = (left + right) * (len(self.columns) - 1)
         for column in self.columns:
-            cells = [column.header, *column.cells]
-            widths = [
-                Measurement.get(console, unlimited, cell).maximum for cell in cells
-            ]
-            whole_width = max(widths)
-            folded_width = min(whole_width, _NARROWEST)
-            total += whole_width if column.no_wrap else folded_width
+            header, *cells = (
+                Measurement.get(console, options, cell).maximum
+                for cell in (column.header, *column.cells)
+            )
+            if column.no_wrap:
+                folded_header = min(header, _WIDEST_HEADER)
+                column.max_width = max([folded_header, *cells])
+                total += column.max_width
+            else:
+                whole_width = max([header, *cells])
+                total += min(whole_width, _NARROWEST)
         return total
 
 
@@ -118,8 +128,10 @@ def plain_table(title: str, *columns: str) -> Table:
     table.caption_justify = "left"
     for column in columns:
         right = column.startswith(">")
+        name = column.removeprefix(">")
         table.add_column(
-            column.removeprefix(">"),
+            # Folded where figures are not.
+            Text(for_terminal(name), no_wrap=False, overflow="fold"),
             justify="right" if right else "left",
             # A number broken in two reads as two. Names are folded, since what is cut
             # off could not be copied.

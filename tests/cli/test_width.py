@@ -1,4 +1,7 @@
-"""Everything printed fits 100 columns, whatever machines and resources are called."""
+"""Everything printed fits 100 columns, whatever machines and resources are called.
+
+Only a table of very many columns is wider: its figures are never cut.
+"""
 
 from __future__ import annotations
 

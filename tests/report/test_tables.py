@@ -274,7 +274,23 @@ def test_no_table_loses_a_figure_in_a_narrow_terminal(width: int) -> None:
     shown = text.getvalue()
     for words in ("makespan", "against the best", "22 s", "33 s", "+50 %"):
         assert words in shown
-    assert max(map(len, shown.splitlines())) <= 66
+    # Six of each key, figures or their headers, and two spaces between columns.
+    least = 6 + 6 + len("makespan") + len("± (95 %)") + len("seeds") + 16 + 5 * 2
+    assert max(map(len, shown.splitlines())) == max(least, width)
+
+
+def test_names_of_wide_resources_are_folded_and_amounts_whole() -> None:
+    """A header may be a name of 60 characters: figures below it were cut."""
+    names = [letter * 60 for letter in "qvxz"]
+    amounts = dict.fromkeys(names, 80e9)
+    cluster = Cluster((Machine("m", 1e6, 1e6, amounts),))
+    job = Job((Task("g0", "store", dict.fromkeys(names, 1e9)),), (), 1)
+    lines = _shown(placement_table(Problem(cluster, job, Placement((0,)))))
+    shown = "\n".join(lines)
+
+    assert max(map(len, lines)) <= 100
+    assert shown.count("1e+09/8e+10") == 4
+    assert [shown.count(letter) for letter in "qvxz"] == [60] * 4
 
 
 @pytest.mark.parametrize("width", [80, 100])
