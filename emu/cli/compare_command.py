@@ -245,6 +245,7 @@ def _compare_runs(
     from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
     from emu.interchange.recognise import COMPARE  # noqa: PLC0415 - seldom used
 
+    _check_apart(paths)
     for path in paths:
         if not path.is_dir():
             check_command(path, COMPARE)
@@ -270,6 +271,17 @@ def _compare_runs(
         from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
 
         plot(runs, "compare", out)
+
+
+def _check_apart(paths: Sequence[Path]) -> None:
+    """Raise ScenarioError where one run or file is named twice: it is one draw."""
+    seen = set()
+    for path in paths:
+        place = path.resolve()
+        if place in seen:
+            problem = "is named twice, and one run does not repeat itself: name it once"
+            raise ScenarioError(problem, file=str(path))
+        seen.add(place)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.table import Table
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.experiment.attempts import Ended, recovery_of
 from emu.prediction.placement.moves import Move
 from emu.prediction.simulation import simulate
@@ -202,6 +204,17 @@ def test_all_runs_of_a_group_are_counted(tmp_path: Path) -> None:
 
     assert row["runs"] == 2
     assert row["predicted"] == {"mean": 38.0, "half": 0.0}
+
+
+def test_a_run_that_is_named_twice_is_no_repetition(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    copy = run / ".." / run.name
+    done = CliRunner().invoke(app, ["compare", str(run), str(copy)])
+    assert done.exit_code == 2
+    assert "is named twice" in done.output
+
+    other = write_run(tmp_path / "b")
+    assert CliRunner().invoke(app, ["compare", str(run), str(other)]).exit_code == 0
 
 
 def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
