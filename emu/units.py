@@ -275,3 +275,11 @@ def format_number(value: float, digits: int, sign: str = "") -> str:
     text = f"{value:{sign}.{digits}g}"
     large = "e+" in text or abs(value) >= 1000
     return f"{float(text):{sign},.0f}" if large else text
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a count with its noun for people: ``1 flow``, ``1,200 processes``."""
+    if count == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{count:,} {noun}{ending}"

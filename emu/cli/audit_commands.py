@@ -84,9 +84,8 @@ def audit(
         terminal().print(audit_table(report))
         if subject.payloads:
             lines.insert(0, f"between machines: {payload_line(subject.payloads)}")
-        verdict = "keeps" if report.passed else "breaks"
         margin = f"{format_duration(limit)} and {share:.2g}"
-        lines.append(f"{name}: {verdict} (5)-(15) to within {margin}")
+        lines.append(f"{name}: {_constraints_line(report, margin)}")
         if subject.run is not None:
             lines.append(_verdict_line(subject.run.result, report))
         if signer:
@@ -95,8 +94,21 @@ def audit(
             terminal().print(f"\n{line}")
 
     if not report.passed:
-        broken = report.violations
-        raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
+        raise ExpectationMissed(report.summary)
+
+
+def _constraints_line(report: AuditReport, margin: str) -> str:
+    """Return whether the paper's constraints hold, and what else does not."""
+    constraints = dict.fromkeys(row.constraint for row in report.violations)
+    numbers = [name for name in constraints if name.startswith("(")]
+    checks = [name for name in constraints if name not in numbers]
+
+    line = f"keeps (5)-(15) to within {margin}"
+    if numbers:
+        line = f"breaks {', '.join(numbers)} by more than {margin}"
+    if checks:
+        line += f"; wrong beside these: {', '.join(checks)}"
+    return line
 
 
 def _verdict_line(recorded: Result, report: AuditReport) -> str:

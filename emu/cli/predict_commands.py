@@ -44,7 +44,7 @@ from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
 from emu.trust.lateness import effect_of_slight_delays
-from emu.units import format_duration, format_ratio
+from emu.units import format_count, format_duration, format_ratio
 
 #: Carrier of the bytes in a simulation.
 Network = StrEnum("Network", "FLUID NS3")
@@ -189,13 +189,16 @@ def _print_makespan(
 ) -> None:
     """Print how long the job takes, deaths included, and where it stands."""
     job = experiment.problem.job
-    window = experiment.scenario.job.credit_window
-    pins = experiment.scenario.pins
+    scenario = experiment.scenario
+    window = scenario.job.credit_window
+    pins = scenario.pins
+    flows = schedule.flows()
+    flow_count = format_count(len(flows), "flow")
     console.print(
-        f"{experiment.scenario.name}: makespan "
+        f"{scenario.name}: makespan "
         f"{format_duration(recovery.makespan, 10)}, "
         f"{words.job_line(job, experiment.policy, window, pins)}, "
-        f"{len(schedule.flows()):,} flows"
+        f"{flow_count}"
     )
 
     for line in words.recovery_lines(recovery, schedule.length):

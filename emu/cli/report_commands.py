@@ -26,7 +26,7 @@ from emu.report.html.page import write_report
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.training.looks import Progress
-from emu.units import format_duration
+from emu.units import format_count, format_duration
 
 #: Figures of one run or several.
 Figure = StrEnum("Figure", "GANTT PORTS LOSS CDF COMPARE PROGRESS")
@@ -280,7 +280,7 @@ def _write_chakra(run: Path, out: Path | None = None) -> Path:
         rule=record.policy,
     )
     for operation, count in left_out.items():
-        typer.echo(f"left out: {operation}, {count:,} times")
+        typer.echo(f"left out: {operation}, {format_count(count, 'time')}")
     return folder
 
 

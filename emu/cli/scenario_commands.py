@@ -36,7 +36,7 @@ from emu.scenario.realize import model_programs
 from emu.scenario.schema import file_schema
 from emu.systems.job_section import MOST_EDGES, TRANSLATED
 from emu.systems.system import systems
-from emu.units import RATE
+from emu.units import RATE, format_count
 
 if TYPE_CHECKING:
     from emu.interchange.workload import Workload
@@ -405,7 +405,7 @@ def _describe_import(workload: Workload, nic: str, latency: str) -> Iterator[str
     yield from workload.notes
     for operation, count in workload.left_out.most_common():
         if count:
-            yield f"left out: {operation}, {count:,} times"
+            yield f"left out: {operation}, {format_count(count, 'time')}"
     if not workload.states_nics:
         yield f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
     if not workload.rule:

@@ -27,7 +27,7 @@ from emu.problem import Job
 from emu.report.dashboard import LiveRun, draw_live
 from emu.runs.result import Result
 from emu.scenario import Experiment
-from emu.units import format_rate
+from emu.units import format_count, format_rate
 
 if TYPE_CHECKING:
     from emu.report.dashboard.server import Dashboard
@@ -63,7 +63,7 @@ class ProgressLine(Observer):
             transient=True,
             disable=not console.is_terminal,
         )
-        count = f"{len(job.processes)} processes"
+        count = format_count(len(job.processes), "process")
         self._bar: TaskID = self._progress.add_task(
             "starting", total=sum(job.rounds), figures=count
         )
@@ -86,14 +86,16 @@ class ProgressLine(Observer):
             place = "on each host run"
             if is_loopback(host):
                 place = "on this host run (for others: --listen HOST:PORT)"
+            agents = format_count(self._agents, "agent")
             self.on_notice(
-                f"waiting for {self._agents} agents, {place}:\n"
+                f"waiting for {agents}, {place}:\n"
                 f"    EMU_TOKEN={secret} emu agent {format_address(host, port)}"
             )
 
     @override
     def on_join(self, processes: int) -> None:
-        self._progress.update(self._bar, figures=f"{processes} processes are up")
+        count = format_count(processes, "process")
+        self._progress.update(self._bar, figures=f"{count} up")
 
     @override
     def on_notice(self, line: str) -> None:

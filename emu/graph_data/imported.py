@@ -41,6 +41,7 @@ from emu.host.files import cache_home
 from emu.host.input_file import one_error
 from emu.interchange.known_formats import check_command
 from emu.interchange.recognise import IMPORT
+from emu.units import format_count
 
 #: Readers by the ending of a name; any other file is text.
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
@@ -416,5 +417,6 @@ def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     if facts["ids"]:
         lines.append(f"ids: {facts['ids']}")
     if facts["parts"]:
-        lines.append(f"{facts['parts']} parts of its own: job.partitioner: imported")
+        count = format_count(facts["parts"], "part")
+        lines.append(f"{count} of its own: job.partitioner: imported")
     return lines

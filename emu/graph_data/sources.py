@@ -20,6 +20,7 @@ from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from emu.host.files import cache_home
+from emu.units import format_count
 
 #: Data sets that are read as the package ogb leaves them.
 _OGB = ("ogbn-products", "ogbn-papers100M")
@@ -289,16 +290,17 @@ def _name_form(folder: Path, facts: Mapping[str, Any]) -> tuple[str, str]:
     if match is not None:
         form = match["form"].partition("-")[0]
         if "blocks" in facts:
-            form = f"features by columns, {len(facts['blocks'])} parts"
+            form = f"features by columns, {format_count(len(facts['blocks']), 'part')}"
         elif "whole" in facts:
-            form = f"whole graph, {facts['whole']} parts"
+            form = f"whole graph, {format_count(facts['whole'], 'part')}"
         return match["name"], form
 
     name = facts.get("name", "")
     # A form without a name is removed with all others only.
     if not name:
         return "", ""
-    parts = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
+    count = format_count(facts["parts"], "part")
+    parts = f"{count} by {facts['partitioner']}, seed {facts['seed']}"
     if facts["scale"] != 1:
         parts += f", scale {facts['scale']:g}"
     return name, parts

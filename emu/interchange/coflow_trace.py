@@ -14,6 +14,7 @@ from typing import NamedTuple
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
 from emu.interchange.workload import Workload, equal_machines
+from emu.units import format_count
 
 #: As CoflowSim has it.
 _MEGABYTE = 1 << 20
@@ -75,7 +76,9 @@ def read_trace(path: Path) -> Workload:
     flows = 0
     for coflow in coflows:
         flows += len(coflow.mappers) * len(coflow.sizes)
-    workload.notes.append(f"{count} coflows of {flows:,} flows between {ports} ports")
+    kinds = ((count, "coflow"), (flows, "flow"), (ports, "port"))
+    coflow_text, flow_text, port_text = (format_count(*kind) for kind in kinds)
+    workload.notes.append(f"{coflow_text} of {flow_text} between {port_text}")
     if first_port:
         workload.notes.append(f"ports are numbered from 1 to {ports}")
     return workload

@@ -40,6 +40,7 @@ from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
 from emu.scenario.overrides import apply_overrides
 from emu.units import (
+    format_count,
     format_duration,
     format_number,
     format_rate,
@@ -52,8 +53,7 @@ def length_text(iterations: int, mini_batches: int) -> str:
     batches = ""
     if mini_batches != iterations:
         batches = f"{mini_batches} mini-batches in "
-    unit = "iteration" if iterations == 1 else "iterations"
-    return f"{batches}{iterations} {unit}"
+    return batches + format_count(iterations, "iteration")
 
 
 def job_line(

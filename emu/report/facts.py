@@ -10,7 +10,7 @@ from emu.report import figure_rows
 from emu.report.terminal import Fact
 from emu.runs.lab_file import LabResult
 from emu.runs.result import Result
-from emu.units import format_duration, format_ratio, format_size
+from emu.units import format_count, format_duration, format_ratio, format_size
 
 #: Colour of a verdict; any other is red.
 _COLOURS = {"trusted": "green", "degraded": "yellow"}
@@ -105,14 +105,12 @@ def setting(result: Result) -> Iterator[Fact]:
         length = words.length_text(iterations, batches)
         # Of several jobs it is the longest one's number.
         notes.append("iterations of each job" if "jobs" in result else length)
-    texts = {
-        "credit_window": "credit window {}",
-        "processes": "{} processes",
-        "policy": "rates by {}",
-    }
-    for key, text in texts.items():
-        if key in result:
-            notes.append(text.format(result[key]))
+    if "credit_window" in result:
+        notes.append(f"credit window {result['credit_window']}")
+    if "processes" in result:
+        notes.append(format_count(result["processes"], "process"))
+    if "policy" in result:
+        notes.append(f"rates by {result['policy']}")
 
     name = str(result.get("scenario", "run"))
     yield Fact("scenario", name, ", ".join(notes))

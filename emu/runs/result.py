@@ -20,6 +20,7 @@ from emu.runs.problem_json import schedule_of
 from emu.scenario.placements import following_placement
 from emu.scenario.realize import build_job, with_figures
 from emu.scenario.scenario import Scenario
+from emu.units import format_count
 
 VERSION = 1
 #: Content of result.json, key by key in docs/results.md, or a part of it; so is a row.
@@ -246,7 +247,8 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         problem_of_run = following_placement(scenario, placed)
         return scenario, schedule_of(problem_of_run, content)
     except ValidationError as error:
-        problem = f"is not a result: its scenario has {error.error_count()} errors"
+        count = format_count(error.error_count(), "error")
+        problem = f"is not a result: its scenario has {count}"
     except (
         AttributeError,
         ValueError,

@@ -16,6 +16,7 @@ from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.formats import is_mapping, read_topology, recognise_topology
 from emu.interchange.topology import Answers
 from emu.scenario.document import MOST_YAML, Data, read_document
+from emu.units import format_count
 
 
 @confine
@@ -36,7 +37,7 @@ def read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
     notes = list(topology.notes)
     for words, count in topology.left_out.items():
         if count:
-            notes.append(f"left out: {words}, {count:,} times")
+            notes.append(f"left out: {words}, {format_count(count, 'time')}")
     return keys, notes
 
 

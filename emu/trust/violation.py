@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.units import format_count
+
 if TYPE_CHECKING:
     from emu.problem import Job
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 Writer = Callable[..., str]
 #: Number of comparisons, and the violations among them.
 Findings = tuple[int, list["Violation"]]
+#: Units that are nouns.
+_COUNTED = ("iterations", "values", "findings")
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,12 @@ class Violation:
     @override
     def __str__(self) -> str:
         """Return constraint, sentence and amount in one line."""
-        return f"{self.constraint} {self.sentence}: {self.amount:g} {self.unit}"
+        unit = self.unit
+        is_single = self.amount == 1
+        if is_single and unit in _COUNTED:
+            unit = unit.removesuffix("s")
+        amount = f"{self.amount:g} {unit}"
+        return f"{self.constraint} {self.sentence}: {amount}"
 
 
 class FindingKeys(TypedDict):
@@ -101,8 +110,15 @@ class AuditReport:
         """Return the number of comparisons, and the first violation."""
         text = "no violation"
         if self.violations:
-            text = f"{len(self.violations)} violations, first: {self.violations[0]}"
+            text = self.summary
         return f"<AuditReport: {sum(self.checked.values())} comparisons, {text}>"
+
+    @property
+    def summary(self) -> str:
+        """Number of violations, at least one, and the first."""
+        count = format_count(len(self.violations), "violation")
+        first = self.violations[0]
+        return f"{count}, first: {first}"
 
     def adding(self, name: str, found: Findings) -> AuditReport:
         """Return the report with another comparison, and what it found."""
@@ -248,22 +264,23 @@ def differences(
         for key in {**wanted, **found}:  # in the order of what is wanted
             path = f"{at}.{key}".removeprefix(".")
             if key not in found:
-                yield f"{path} is missing, {by} says {_tell(wanted[key])}"
+                yield f"{path} is missing, {_tell(wanted[key])} by {by}"
             elif key not in wanted:
-                yield f"{path} is {_tell(found[key])}, {by} has no such key"
+                yield f"{path} is {_tell(found[key])}, and no key by {by}"
             else:
                 yield from differences(found[key], wanted[key], by, path)
     elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
         if len(wanted) != len(found):
             # One item too few would make all behind it differ.
-            yield f"{subject} has {len(found)} items, {by} says {len(wanted)}"
+            count = format_count(len(found), "item")
+            yield f"{subject} has {count}, {len(wanted)} by {by}"
             return
 
         pairs = zip(found, wanted, strict=True)
         for place, (found_item, wanted_item) in enumerate(pairs):
             yield from differences(found_item, wanted_item, by, f"{at}[{place}]")
     elif not _alike(found, wanted):
-        yield f"{subject} is {_tell(found)}, {by} says {_tell(wanted)}"
+        yield f"{subject} is {_tell(found)}, {_tell(wanted)} by {by}"
 
 
 def _alike(found: Any, wanted: Any) -> bool:

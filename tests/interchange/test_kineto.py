@@ -405,8 +405,8 @@ def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, command)
 
     assert result.exit_code == 0, result.output
-    assert "left out: event of phase M, 1 times" in result.stdout
-    assert "left out: range of category python_function, 1 times" in result.stdout
+    assert "left out: event of phase M, 1 time" in result.stdout
+    assert "left out: range of category python_function, 1 time" in result.stdout
     assert "left out: color of a distributedInfo, 2 times" in result.stdout
     assert emu.simulate(emu.load(tmp_path / "o.json")).makespan > 0.025
 

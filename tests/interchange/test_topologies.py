@@ -180,7 +180,7 @@ def test_what_is_left_out_is_said(
     said = capsys.readouterr().err
 
     assert "left out: speed of a host, 2 times" in said
-    assert "left out: route of a host to itself, 1 times" in said
+    assert "left out: route of a host to itself, 1 time" in said
 
 
 #: C is joined to B alone.

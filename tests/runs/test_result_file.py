@@ -94,7 +94,7 @@ def test_several_jobs_are_as_long_and_shaped_as_their_data(
         (lambda content: content["flows"].pop(0), "lacks iteration"),
         (lambda content: content["tasks"].append(content["tasks"][0]), "twice"),
         (lambda content: content.pop("placement"), "KeyError 'placement'"),
-        (lambda content: content["scenario"].pop("job"), "its scenario has 1 errors"),
+        (lambda content: content["scenario"].pop("job"), "its scenario has 1 error"),
         (lambda content: content["tasks"][0].update(task="x9"), "no task is called x9"),
         (lambda content: content["flows"][0].update(edge="x9"), "KeyError 'x9'"),
         (lambda content: content["tasks"][0].update(start="soon"), "start is 'soon'"),

@@ -142,6 +142,10 @@ def test_a_run_without_its_digests_is_no_older_one(shared: Path) -> None:
         path.write_text(json.dumps(result))
         code, output = audited(folder)
     assert (code, "records" in output) == (6, True), output
+    # What is wrong is none of the paper's constraints.
+    words = " ".join(output.split())
+    assert "keeps (5)-(15) to within" in words
+    assert "; wrong beside these: records" in words
 
 
 @pytest.mark.parametrize("name", ["frames.npz", "rates.npz", "problem.json"])

@@ -68,7 +68,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Schedule], Schedule]]] = {
         lambda s: changed(s, "task_start", (0, 0), 0.5),
     ),
     "an iteration never runs": (
-        "(6) w0[2] did not run: 1 iterations",
+        "(6) w0[2] did not run: 1 iteration",
         lambda s: changed(s, "task_end", (4, 2), np.nan),
     ),
     "a flow starts before its source ended": (
@@ -76,7 +76,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Schedule], Schedule]]] = {
         lambda s: changed(s, "flow_start", (1, 0), 0.5),
     ),
     "a flow is lost": (
-        "(7) w0->p0[1] was not sent: 1 iterations",
+        "(7) w0->p0[1] was not sent: 1 iteration",
         lambda s: changed(s, "flow_end", (6, 1), np.nan),
     ),
     "a task starts before its flow arrived": (
@@ -265,8 +265,8 @@ def test_a_report_shows_its_comparisons_and_the_first_violation() -> None:
 
     count = sum(sound.checked.values())
     assert repr(sound) == f"<AuditReport: {count} comparisons, no violation>"
-    first = "(6) w0[2] did not run: 1 iterations"
-    assert f"violations, first: {first}" in repr(broken)
+    first = "(6) w0[2] did not run: 1 iteration"
+    assert f"1 violation, first: {first}" in repr(broken)
 
 
 def test_wrong_shapes_and_tolerances_are_refused() -> None:
@@ -324,20 +324,20 @@ def test_what_is_alike_has_no_differences() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"a": [1, 2.0001, {"b": None}]}, "a[1] is 2.0001, it says 2.0"),
-        ({"a": [1, float("nan"), {"b": None}]}, "a[1] is nan, it says 2.0"),
-        ({"a": [1, 2.0]}, "a has 2 items, it says 3"),
-        ({"a": [1, 2.0, {}]}, "a[2].b is missing, it says None"),
-        ({"c": 1}, "c is 1, it says 'x'"),
-        ({"c": "y"}, "c is 'y', it says 'x'"),
-        ({"c": {"x": 1}}, "c is {'x': 1}, it says 'x'"),
-        ({"c": ["x"]}, "c is ['x'], it says 'x'"),
-        ({"a": 7}, "a is 7, it says [1, 2.0, {'b': None}]"),
-        ({"a": [1, 2.0, 5]}, "a[2] is 5, it says {'b': None}"),
-        ({"d": False}, "d is False, it says True"),
-        ({"d": 1}, "d is 1, it says True"),
-        ({"e": 1e-300}, "e is 1e-300, it says 0.0"),
-        ({"f": 1}, "f is 1, it has no such key"),
+        ({"a": [1, 2.0001, {"b": None}]}, "a[1] is 2.0001, 2.0 by it"),
+        ({"a": [1, float("nan"), {"b": None}]}, "a[1] is nan, 2.0 by it"),
+        ({"a": [1, 2.0]}, "a has 2 items, 3 by it"),
+        ({"a": [1, 2.0, {}]}, "a[2].b is missing, None by it"),
+        ({"c": 1}, "c is 1, 'x' by it"),
+        ({"c": "y"}, "c is 'y', 'x' by it"),
+        ({"c": {"x": 1}}, "c is {'x': 1}, 'x' by it"),
+        ({"c": ["x"]}, "c is ['x'], 'x' by it"),
+        ({"a": 7}, "a is 7, [1, 2.0, {'b': None}] by it"),
+        ({"a": [1, 2.0, 5]}, "a[2] is 5, {'b': None} by it"),
+        ({"d": False}, "d is False, True by it"),
+        ({"d": 1}, "d is 1, True by it"),
+        ({"e": 1e-300}, "e is 1e-300, 0.0 by it"),
+        ({"f": 1}, "f is 1, and no key by it"),
     ],
 )
 def test_every_difference_is_named(change: dict[str, Any], words: str) -> None:
@@ -362,4 +362,4 @@ def test_what_is_longer_than_sixty_characters_is_cut(
     """Quotes are two of them."""
     (line,) = differences({"c": size * "x"}, {"c": 1}, "it")
     shown = repr(size * "x")[:60] + ("..." if is_cut else "")
-    assert line == f"c is {shown}, it says 1"
+    assert line == f"c is {shown}, 1 by it"

@@ -96,10 +96,10 @@ FAULTS: dict[str, Callable[[Schedule], Schedule]] = {
     "(12) a->b[1] has nan as its bytes": (
         lambda s: placed(s, "flow_bytes", (0, 1), np.nan)
     ),
-    "(7) a->b[2] is not to be sent and has a start: 1 iterations": (
+    "(7) a->b[2] is not to be sent and has a start: 1 iteration": (
         lambda s: placed(s, "flow_start", (0, 2), 9.0)
     ),
-    "(12) a->b[2] is not to be sent and has a bytes: 1 iterations": (
+    "(12) a->b[2] is not to be sent and has a bytes: 1 iteration": (
         lambda s: placed(s, "flow_bytes", (0, 2), 5.0)
     ),
     "(12) a->b[1] has a rate before it started, at 2.5 s: 0.5 s": (

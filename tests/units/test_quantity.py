@@ -16,6 +16,7 @@ from emu.units import (
     RATIO,
     SIZE,
     Quantity,
+    format_count,
     format_duration,
     format_number,
     format_rate,
@@ -244,3 +245,16 @@ def test_less_than_nothing_by_a_sign_only_is_written_as_nothing() -> None:
     for quantity, unit in ((DURATION, "s"), (SIZE, "B"), (RATE, "B/s")):
         text = quantity.exact(quantity.parse(f"-0 {unit}"))
         assert text == quantity.exact(quantity.parse(f"0 {unit}"))
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "words"),
+    [
+        (0, "flow", "0 flows"),
+        (1, "flow", "1 flow"),
+        (1, "process", "1 process"),
+        (1200, "process", "1,200 processes"),
+    ],
+)
+def test_one_of_a_kind_is_no_plural(count: int, noun: str, words: str) -> None:
+    assert format_count(count, noun) == words

@@ -61,6 +61,7 @@ from emu.errors import (
 )
 from emu.host.this_host import this_host
 from emu.names import printable
+from emu.units import format_count
 
 #: A launch brings every process of this host the times and lengths of all iterations.
 _LIMITS = WireLimits(message=1 << 28)
@@ -301,7 +302,8 @@ class Agent:
         compute = specs[0].settings.compute if specs else "timed"
         try:
             check_allowed(programs | model_programs(specs), self._allow)
-            self._say(f"starts {len(specs)} processes: {printable(names)}")
+            count = format_count(len(specs), "process")
+            self._say(f"starts {count}: {printable(names)}")
             preload = modules_to_preload(programs, compute=compute)
             late = late_modules(programs, compute=compute)
             await self._forks.fork(specs, preload, late)

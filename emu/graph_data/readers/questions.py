@@ -8,6 +8,7 @@ from pathlib import Path
 
 from emu.errors import DataError
 from emu.names import printable
+from emu.units import format_count
 
 #: Letters of a question, and names that it lists.
 _MOST = 900
@@ -57,7 +58,5 @@ def count_left_out(kind: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return how many columns or arrays nobody asked for, and their names."""
     if not names:
         return ()
-    count = len(names)
-    plural = kind if count == 1 else f"{kind}s"
-    text = name_some(names)
-    return (f"{count} {plural}: {text}",)
+    count = format_count(len(names), kind)
+    return (f"{count}: {name_some(names)}",)

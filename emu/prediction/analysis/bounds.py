@@ -41,7 +41,7 @@ from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest, longest_paths
 from emu.problem import Problem, Realization, Schedule
 from emu.problem.changes import CapacitySteps
-from emu.units import format_duration
+from emu.units import format_count, format_duration
 
 #: `Bounds.binding` where no port is.
 CRITICAL_PATH = "critical path"
@@ -463,18 +463,22 @@ def optimality_line(result: Mapping[str, Any]) -> str:
 
     percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
     digits = 0 if percent >= 10 else 1
-    least = format_duration(result["bound"])
+    bound = result["bound"]
+    least = format_duration(bound)
+    cause = result["bound_by"]
     line = (
         f"at least {least} as placed, whatever the schedule "
-        f"({result['bound_by']}): within {percent:.{digits}f} %"
+        f"({cause}): within {percent:.{digits}f} %"
     )
 
     theorem = result.get("theorem1", {})
     if theorem.get("kept") and "delta_seen" in theorem:
         most = format_duration(theorem["certificate"])
         flows = format_duration(theorem["certificate_seen"])
+        delta = theorem["delta_seen"]
+        flow_count = format_count(delta, "flow")
         line += (
             f"\nat most {most} by Theorem 1 (Delta {theorem['delta']}), {flows} by the "
-            f"{theorem['delta_seen']} flows that shared a link at a time"
+            f"{flow_count} that shared a link at a time"
         )
     return line

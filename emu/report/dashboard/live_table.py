@@ -11,7 +11,7 @@ from rich.table import Table
 
 from emu.report.dashboard import status as form
 from emu.report.dashboard.live_run import SAMPLE, LiveRun
-from emu.units import format_duration, format_rate, format_size
+from emu.units import format_count, format_duration, format_rate, format_size
 
 #: Signs of the bar of a rate.
 _BAR = 12
@@ -28,9 +28,10 @@ def draw_live(live: LiveRun, console: Console) -> Live:
 
 def live_table(status: form.Status) -> Table:
     """Return one row per machine and shared link, under a line with the figures."""
+    flows = format_count(status.active_flows, "flow")
     title = (
         f"{status.scenario}: {status.phase}, iteration {status.iterations_ended}/"
-        f"{status.iterations}, {status.run_time:.2f} s, {status.active_flows} flows"
+        f"{status.iterations}, {status.run_time:.2f} s, {flows}"
     )
     for name, value in status.figures.items():
         title += f", {name} {value:.4g}"
