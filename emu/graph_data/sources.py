@@ -66,7 +66,7 @@ def find_source(
     # Ignored, a scale would look as if the graph had been cut down to it.
     if scale != 1.0:
         raise DataError(
-            f"{name} is not made up, found scale {scale:g}: leave job.dataset.scale out"
+            f"{name} is not made up, found scale {scale:g}: leave scale out"
         )
     return source
 

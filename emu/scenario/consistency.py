@@ -214,7 +214,7 @@ def _until(scenario: Scenario) -> Problems:
 def _training_scales(scenario: Scenario) -> Problems:
     """Yield scales at which nothing can be trained, or of which there is no trend."""
     scales = scenario.training_scales
-    if not scales:
+    if scales is None:
         return
 
     trail = ("training_scales",)
@@ -231,7 +231,7 @@ def _training_scales(scenario: Scenario) -> Problems:
             trail,
             f"found {scales_found}, write {_LEAST_SCALES} different ones or more",
         )
-    largest = max(scales)
+    largest = max(scales, default=0.0)
     if largest >= dataset.scale:
         problem = f"found {largest:g}, write less than the scale of the file"
         yield trail, f"{problem}, {dataset.scale:g}"

@@ -402,6 +402,6 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     ),
     "string_too_short": lambda *_: "found empty text",
     "string_pattern_mismatch": lambda error, _: (
-        f"found {show(error['input'])}, write a name without spaces, slashes and >"
+        f"found {show(error['input'])}, write a name without spaces, slashes, # and >"
     ),
 }

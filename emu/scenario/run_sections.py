@@ -264,7 +264,7 @@ class EmulationSection(Section):
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""
     memory_limit: Annotated[Size, AfterValidator(_check_memory)] | None = None
-    """Most bytes in flight, real; more ends the run with an error."""
+    """Most bytes in flight, real, at least 4096 B; more ends the run with an error."""
     setup: Annotated[bool, Field(strict=True)] = False
     """Send what training begins with over sockets, too, before time 0: as a run of its
     own, in ``setup/`` of the run directory. Else it is simulated alone."""

@@ -65,15 +65,20 @@ def _means_of(
     problem: Problem,
     realization: Realization,
 ) -> tuple[list[float], list[float]]:
-    """Return mean times of tasks and volumes of edges, of their iterations."""
+    """Return mean times of tasks, and volumes of flows that are needed, by edge."""
     times = []
     for number, row in enumerate(realization.times):
         times_of_task = row[: rounds_of(problem, number)]
         times.append(float(times_of_task.mean()))
     volumes = []
-    for edge, row in zip(problem.job.edges, realization.volumes, strict=True):
-        volumes_of_edge = row[: rounds_of(problem, edge.source)]
-        volumes.append(float(volumes_of_edge.mean()))
+    for position, row in enumerate(realization.volumes):
+        sizes = [
+            float(size)
+            for iteration, size in enumerate(row)
+            if is_needed(problem, position, iteration)
+        ]
+        mean = sum(sizes) / len(sizes) if sizes else 0.0
+        volumes.append(mean)
     return times, volumes
 
 

@@ -181,6 +181,7 @@ def test_a_smaller_graph_that_falls_short_is_named() -> None:
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
+        ({"training_scales": []}, "write 3 different ones or more"),
         ({"training_scales": [0.002, 0.003]}, "write 3 different ones or more"),
         ({"training_scales": [0.002, 0.003, 0.003]}, "write 3 different ones or more"),
         ({"training_scales": [0.002, 0.003, 0.01]}, "less than the scale of the file"),

@@ -191,7 +191,7 @@ BROKEN = [
      "edges without lag form a cycle through g0; give one of them lag 1"),
     (GOOD, "name: s0", "name: g0", 10, "job.tasks[0].name", "'g0' occurs 2 times"),
     (GOOD, "name: s0", "name: s/0", 11, "job.tasks[1].name",
-     "found 's/0', write a name without spaces, slashes and >"),
+     "found 's/0', write a name without spaces, slashes, # and >"),
     (GOOD, "time: 1 s}", "time: 1 s, pin: c}", 10, "job.tasks[0].pin",
      "no machine 'c', known: a, b"),
     (GOOD, "system: custom", "system: costum", 7, "job.system",

@@ -489,10 +489,9 @@ const char *broken_invariant(const Layout *layout, const State *state, double no
  * (edges, iterations), both given as zeros; times and volumes have `columns`. */
 void longest_paths(const Layout *layout, const double *times, const double *volumes,
                    int64_t columns, double *from_task, double *after_flow);
-/* Set the mean of every row, over the iterations that its task has; task_of: per row its
- * task, NULL where rows are tasks. */
-void means(const double *values, int64_t rows, int64_t columns, const int64_t *rounds,
-           const int64_t *task_of, double *mean);
+/* Set the mean of every row, over its first columns, as many as counts has. */
+void means(const double *values, int64_t rows, int64_t columns, const int64_t *counts,
+           double *mean);
 
 /* The lines as last seen, per edge, and what differs since; owner: Python. */
 typedef struct {

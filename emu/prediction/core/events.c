@@ -203,10 +203,8 @@ static double run_in(const JobArrays *job, const int64_t *machine_of,
     set_times(job, machine_of, reference, extras.times);
     if (looks_ahead(job)) {
         /* Of the times that this placement takes: paths are longer over slow machines. */
-        means(extras.times, job->tasks, job->iterations, job->rounds, NULL,
-              extras.mean_times);
-        means(volumes, job->edges, job->iterations, job->rounds, job->source,
-              extras.mean_volumes);
+        means(extras.times, job->tasks, job->iterations, job->rounds, extras.mean_times);
+        means(volumes, job->edges, job->iterations, job->sent, extras.mean_volumes);
         longest_paths(&layout, extras.mean_times, extras.mean_volumes, 1, extras.from_task,
                       extras.after);
     }

@@ -9,15 +9,13 @@
  * tasks take their times, flows between machines the time they would take alone, and
  * iterations of a task or an edge follow one another: constraints (7)-(11). */
 
-void means(const double *values, int64_t rows, int64_t columns, const int64_t *rounds,
-           const int64_t *task_of, double *mean)
+void means(const double *values, int64_t rows, int64_t columns, const int64_t *counts,
+           double *mean)
 {
     for (int64_t row = 0; row < rows; row++) {
-        int64_t task = task_of == NULL ? row : task_of[row];
-        int64_t count = rounds[task] < columns ? rounds[task] : columns;
         mean[row] = 0.0;
-        for (int64_t i = 0; i < count; i++)
-            mean[row] += values[row * columns + i] / (double)count;
+        for (int64_t i = 0; i < counts[row]; i++)
+            mean[row] += values[row * columns + i] / (double)counts[row];
     }
 }
 

@@ -17,8 +17,9 @@ static void choose_queue(const State *state, Wave *wave, double now)
     double sent = wave->carried, most = FIRST_QUEUE;
     FOR_ALIVE(group, waves, wave)
         sent += waves->volume[group] - remaining(state->fluid + group, now);
-    wave->sent = coarse(sent);
-    for (wave->key = 0.0; wave->key < (double)(QUEUES - 1) && wave->sent >= most; most *= 10.0)
+    wave->sent = sent;
+    sent = coarse(sent);
+    for (wave->key = 0.0; wave->key < (double)(QUEUES - 1) && sent >= most; most *= 10.0)
         wave->key += 1.0;
     wave->queue_end = wave->key < (double)(QUEUES - 1) ? most : INFINITY;
 }

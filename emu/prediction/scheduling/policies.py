@@ -8,6 +8,8 @@ from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from emu.errors import DataError
 from emu.prediction.core import ffi
 from emu.prediction.rate_policies import PORTFOLIO, RATE_POLICIES, Policy
@@ -106,17 +108,20 @@ def check_rates(
     return rates
 
 
+#: Types of which Python would take each letter, or byte, for a number.
+_TEXTS = (str, bytes, bytearray, memoryview)
+
+
 def _read_rates(given: Any) -> list[float]:
     """Return the rates of a rule as floats.
 
     Raises TypeError or ValueError when it is no list of numbers.
     """
-    # Python would take the letters of "55" for two rates, and the keys of a dict.
-    if isinstance(given, str | bytes | Mapping | AbstractSet):
+    if isinstance(given, (*_TEXTS, Mapping, AbstractSet)):
         raise TypeError(f"found {given!r:.40}")
     rates = []
     for rate in given:
-        if isinstance(rate, str | bytes | bool):
+        if isinstance(rate, (*_TEXTS, bool, np.bool_)):
             raise TypeError(f"found {rate!r:.40}")
         rates.append(float(rate))
     return rates

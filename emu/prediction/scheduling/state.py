@@ -27,18 +27,13 @@ from emu.prediction.scheduling.compiled_problem import (
 from emu.problem import Job, Realization
 
 
-def means(values: Floats, rounds: Ints, task_of: Ints | None = None) -> Floats:
-    """Return the mean of every row, over the iterations of its task, as a column.
-
-    ``rounds``: iterations of every task; ``task_of``: the task of every row, None where
-    rows are tasks.
-    """
+def means(values: Floats, counts: Ints) -> Floats:
+    """Return the mean of every row, over so many of its first values, as a column."""
     column = np.zeros((len(values), 1))
     lib.means(
         pointer(values),
         *values.shape,
-        pointer(rounds),
-        ffi.NULL if task_of is None else pointer(task_of),
+        pointer(counts),
         pointer(column),
     )
     return column
@@ -122,7 +117,7 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     if layout.job.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
         job = layout.job
         mean_times = means(times, job.rounds)
-        mean_volumes = means(volumes, job.rounds, job.source)
+        mean_volumes = means(volumes, job.sent)
         _, after_flow = longest_paths(layout, mean_times, mean_volumes)
         return after_flow
     return np.zeros((0, 0))

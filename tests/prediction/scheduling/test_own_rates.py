@@ -224,6 +224,8 @@ LINKS = {"m0 out": 5.0, "m1 in": 3.0}
         (7, "returns int"),
         (["1", 2.0], "a rate per flow is needed (found '1')"),
         ([True, 2.0], "a rate per flow is needed (found True)"),
+        (np.array([True, False]), "a rate per flow is needed (found"),
+        (bytearray(b"55"), "a rate per flow is needed (found bytearray"),
         ("11", "returns str, a list of a rate per flow is needed (found '11')"),
         ({1.0: "a", 2.0: "b"}, "returns dict, a list of a rate per flow is needed"),
         ({1.0, 2.0}, "returns set, a list of a rate per flow is needed"),

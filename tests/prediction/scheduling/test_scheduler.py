@@ -502,6 +502,28 @@ def test_a_mean_is_of_the_iterations_that_a_task_has() -> None:
     assert found[0, 0] == 8.0
 
 
+def test_a_mean_is_of_the_flows_that_an_edge_sends() -> None:
+    """Two of three go over the edge of lag 1: 20 and 40 B, in the mean 30 at 5 B/s.
+
+    Behind the first flow to b come a run of b, two such flows and a run of c.
+    """
+    tasks = Task("a", "x"), Task("b", "x"), Task("c", "x")
+    job = Job(tasks, (Edge(0, 1), Edge(1, 2, lag=1)), 3)
+    machines = Machine("m0", 9.0, 4.0), Machine("m1", 8.0, 7.0), Machine("m2", 5.0, 6.0)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2)))
+    layout = compiled_problem.placed_layout(problem, policy_named("oes_cp"))
+    times = np.ones((3, 3))
+
+    volumes = np.array([[10.0, 10.0, 10.0], [20.0, 40.0, 9000.0]])
+    found = expectation(layout, times, volumes)
+    run, flow, reader = 1.0, 30.0 / 5.0, 1.0
+    assert found[0].tolist() == [
+        run + flow + flow + reader,
+        run + flow + reader,
+        run,
+    ]
+
+
 def test_policies_that_cannot_be_driven_are_refused() -> None:
     problem, realization = two_machine_example(2)
     with pytest.raises(ValueError, match="no policy is called fair; there are oes"):

@@ -104,6 +104,15 @@ def test_what_has_ended_of_a_coflow_counts_for_its_queue() -> None:
     assert ends("aalo", flows, MB) == {"a": 26.0, "b": 12.0}
 
 
+def test_a_coflow_leaves_its_queue_when_it_has_sent_10_mb_and_no_sooner() -> None:
+    """An event at 10 / 3 s, when a has sent a third of 10 MB, moves its end by nothing.
+
+    What it has sent was rounded to 32 bits there, and with it the moment.
+    """
+    flows = [("a", 0, 1, 30 * MB, 0.0), ("b", 0, 2, MB, 10 / 3)]
+    assert ends("aalo", flows, MB) == pytest.approx({"a": 31.0, "b": 11.0}, rel=1e-14)
+
+
 def test_flows_of_a_coflow_share_equally_under_aalo() -> None:
     """Two of a at 0.5 each; b takes at m1 what they leave: nothing of m0."""
     flows = [("a", 0, 2, 1.0, 0.0), ("a", 0, 3, 2.0, 0.0), ("b", 1, 2, 1.0, 0.0)]
