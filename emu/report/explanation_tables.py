@@ -23,7 +23,6 @@ from emu.prediction.analysis.task_moves import (
     NO_MOVES,
     TaskMove,
     TaskMoves,
-    write_placement,
 )
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
@@ -352,8 +351,10 @@ def explanation_tables(
     parts += [text, ""]
     if moves.steps:
         last_step = moves.steps[-1]
-        last = Text(placement_text(last_step), style="dim")
-        parts += [moves_table(moves), last, ""]
+        parts += [moves_table(moves)]
+        if lines := placement_text(last_step):
+            parts += [Text(lines, style="dim")]
+        parts += [""]
 
     parts.append(causes(explanation))
     if any(link.port >= 0 for link in explanation.chain.links):
@@ -412,16 +413,18 @@ _PASTED_WIDTH = 74
 
 
 def placement_text(step: TaskMove) -> str:
-    """Return where tasks stand after a step as the lines of a scenario file."""
-    edit = step.edit
-    if edit is None:
-        edit = {"placement": write_placement(step.problem)}
-    job = step.problem.job
+    """Return where tasks stand after a step as the lines of a scenario file.
+
+    Empty where no scenario is known, so that no file could take them.
+    """
+    if step.edit is None:
+        return ""
     content: dict[str, Any] = {}
-    if any(key.startswith("jobs[") for key in edit):
-        content["jobs"] = [{"name": name} for name in job.job_names]
+    if any(key.startswith("jobs[") for key in step.edit):
+        names = step.problem.job.job_names
+        content["jobs"] = [{"name": name} for name in names]
     document = Document("", content)
-    apply_overrides(document, edit)
+    apply_overrides(document, step.edit)
 
     writer = YAML(typ="safe", pure=True)
     writer.default_flow_style = None  # a line per task would be too long to look at

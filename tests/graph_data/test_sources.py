@@ -93,7 +93,9 @@ def test_a_graph_with_one_split_takes_no_number() -> None:
 
 def test_a_graph_that_is_not_made_up_has_no_scale(npz: Any) -> None:
     npz()
-    with pytest.raises(DataError, match=r"is not made up, found scale 0.5: leave scale"):
+    with pytest.raises(
+        DataError, match=r"is not made up, found scale 0.5: leave scale"
+    ):
         open_dataset("tiny", scale=0.5)
 
 

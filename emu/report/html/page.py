@@ -234,13 +234,13 @@ def which_task(found: Explanation) -> str:
     text = f"<p>{escape(line)}</p>"
     if found.moves.steps:
         last_step = found.moves.steps[-1]
-        placement = escape(words.placement_text(last_step))
         table = words.moves_table(found.moves)
-        text += (
-            f"{html.table(table)}"
-            "<details><summary>The placement after them</summary>"
-            f"<pre>{placement}</pre></details>"
-        )
+        text += html.table(table)
+        if lines := words.placement_text(last_step):
+            text += (
+                "<details><summary>The placement after them</summary>"
+                f"<pre>{escape(lines)}</pre></details>"
+            )
 
     return text
 

@@ -178,6 +178,55 @@ def test_the_placement_of_several_jobs_can_be_pasted(together: str) -> None:
     assert again.simulate().makespan == best.makespan
 
 
+def step_of(edit: Any, *names: str) -> Any:
+    """Return as much of a step as its text takes: its edit, and names of jobs."""
+    job = SimpleNamespace(job_names=names)
+    return SimpleNamespace(edit=edit, problem=SimpleNamespace(job=job))
+
+
+def test_places_fill_lines_of_74_characters() -> None:
+    """Sections come in the order of the edit, tasks in that of the job."""
+    tasks = {f"task-{number}": "machine-1" for number in (9, 1, 5, 7, 3)}
+    edit = {
+        "job.machines": ["machine-1", "machine-0"],
+        "placement": {"policy": "explicit", "tasks": tasks},
+    }
+    assert placement_text(step_of(edit, "")).splitlines() == [
+        "job:",
+        "  machines: [machine-1, machine-0]",
+        "placement:",
+        "  policy: explicit",
+        "  tasks: {task-9: machine-1, task-1: machine-1, task-5: machine-1, task-7: ",
+        "      machine-1, task-3: machine-1}",
+    ]
+
+
+def test_each_job_has_its_lines_below_its_name() -> None:
+    place = {"policy": "explicit", "tasks": {"s": "m1"}}
+    edit = {
+        "place_jobs": "sequential",
+        "placement": None,
+        "jobs[1].weight": None,
+        "jobs[0].placement": place,
+        "jobs[1].placement": place,
+    }
+    assert placement_text(step_of(edit, "early", "late")).splitlines() == [
+        "jobs:",
+        "- name: early",
+        "  placement:",
+        "    policy: explicit",
+        "    tasks: {s: m1}",
+        "- name: late",
+        "  weight: null",
+        "  placement:",
+        "    policy: explicit",
+        "    tasks: {s: m1}",
+        "place_jobs: sequential",
+        "placement: null",
+    ]
+    assert placement_text(step_of(None, "early", "late")) == ""
+
+
 def test_names_that_yaml_takes_for_values_are_pasted_in_quotes() -> None:
     """A task called 1 was pasted as a number, which no task is called."""
     scenario = loads("""
