@@ -49,7 +49,7 @@ def test_every_combination_with_every_seed() -> None:
 
 
 def test_tasks_that_a_file_pins_are_said(tmp_path: Path) -> None:
-    """Of a file that states where its tasks stand every policy came out alike."""
+    """Both policies give the same rows, since the file states where tasks stand."""
     command = ["sweep", str(GOLDEN), "--simulate", "--out", str(tmp_path)]
     policies = ["--vary", "placement.policy=ifs,best", "--set", "expect=null"]
     result = CliRunner().invoke(app, command + policies)

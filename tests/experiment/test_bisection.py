@@ -20,7 +20,7 @@ def test_whole_numbers_are_parted_near_the_root_of_their_product(
 
 
 def test_numbers_are_neighbours_by_their_ratio() -> None:
-    """Whether they are large or small."""
+    """Numbers are compared by their ratio, whether they are small or large."""
     for low in (1e-6, 1.0, 1e6):
         assert middle(low, low * (1 + CLOSE), whole=False) is None
         high = low * 1.04

@@ -32,7 +32,7 @@ JOB = {"system": "custom", "tasks": [{"name": "t", "time": "1 s"}], "iterations"
 
 
 def test_kinds_are_equal_machines_the_fastest_first() -> None:
-    """By what they send per second; b1 of another rack is of a kind of its own."""
+    """Kinds are ranked by bytes sent per second; b1 of another rack is its own kind."""
     scenario = loads(json.dumps({"cluster": {"machines": MACHINES}, "job": JOB}))
     cluster = scenario.stated_cluster
     plain = [["b0", "b1", "e"], ["d"], ["a0", "a1"], ["c"]]
@@ -50,7 +50,7 @@ def test_kinds_are_equal_machines_the_fastest_first() -> None:
 
 
 def test_of_many_machines_runs_overlap_by_half() -> None:
-    """Of 64 in two kinds: all, halves from 0, 16 and 32 on, and so on."""
+    """Runs of 64 machines, 32, 16, ... begin at multiples of half their length."""
     kinds = [[f"a{n}" for n in range(24)], [f"b{n}" for n in range(40)]]
     found = list_counts(kinds)
 
@@ -61,7 +61,7 @@ def test_of_many_machines_runs_overlap_by_half() -> None:
 
 
 def test_of_equal_combinations_the_first_found_are_kept() -> None:
-    """Each job takes 4 s on either kind of machine, and 6 s on both."""
+    """Jobs take 4 s on either kind of machine, and 6 s on both."""
     times: dict[tuple[int, ...], float] = {(1, 0): 4.0, (0, 1): 4.0, (1, 1): 6.0}
     seconds = [times, times]
 

@@ -91,7 +91,10 @@ def test_an_aim_that_is_far_off_is_left_in_larger_steps() -> None:
 
 
 def test_between_a_miss_and_a_hit_the_middle_of_factors_is_tried() -> None:
-    """As many doublings from the one as to the other, whichever came first."""
+    """Scale 20 is five times 4, which misses, and a fifth of 100, which holds.
+
+    The order of the two trials makes no difference.
+    """
     trials = [on_a_host(4.0, 8.0), on_a_host(100.0, 8.0)]
 
     assert SEARCH.next(trials) == SEARCH.next(trials[::-1]) == 20.0

@@ -134,9 +134,9 @@ def test_a_hit_that_a_cache_does_not_hold_is_named() -> None:
 def test_a_cache_holds_no_row_that_a_store_of_its_machine_owns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 100 rows stores own 50, 20 and 30, the first and last of them on m0.
+    """Stores own 50, 20 and 30 of 100 rows, the first and the last of them on m0.
 
-    Its samplers have room for 40 rows, and so has that of m1.
+    Samplers of both machines have room for 40 rows.
     """
     owner = np.repeat([0, 1, 2], [50, 20, 30])
     dataset = SimpleNamespace(owner=owner, parts=3, vertices=100, feature_length=8)

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,11 @@ from emu.cli import app
 from emu.cli.compare_command import form_of, write_systems
 from emu.cli.report_commands import Form
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.machine_memory import check_memory, memory_by_machine
+from emu.experiment.machine_memory import (
+    check_memory,
+    gpu_memory_by_machine,
+    memory_by_machine,
+)
 from emu.experiment.question import answer
 from emu.experiment.row_figures import limits_of
 from emu.experiment.row_machines import Sources
@@ -351,3 +356,17 @@ def test_classes_are_not_ranked_beside_each_other() -> None:
     assert content[1]["change"] == 0.0
     assert content[2]["change"] == rows[2].makespan / rows[0].makespan - 1
     assert content[3]["change"] == rows[3].makespan / rows[1].makespan - 1
+
+
+def test_gpu_memory_of_a_machine_is_that_of_all_its_tasks() -> None:
+    sizes = {"x": 5.0, "y": 7.0, "z": 2.0, "w": 0.0}
+    tasks = [
+        SimpleNamespace(name=name, demands={"gpu_memory": size})
+        for name, size in sizes.items()
+    ]
+    tasks.append(SimpleNamespace(name="v", demands={}))
+    machines = {"x": "m0", "y": "m1", "z": "m0", "w": "m2", "v": "m2"}
+    problem = SimpleNamespace(job=SimpleNamespace(tasks=tasks))
+    experiment: Any = SimpleNamespace(problem=problem, tasks=machines)
+
+    assert gpu_memory_by_machine(experiment) == {"m0": 7.0, "m1": 7.0}

@@ -87,7 +87,7 @@ def test_a_trace_without_the_ranges_says_which_there_are(
 
 
 def test_json_that_is_no_trace_says_so(tmp_path: Path) -> None:
-    """It was said to be damaged: 'traceEvents'."""
+    """A file of task times was called damaged, with 'traceEvents' as the reason."""
     trace = tmp_path / "times.json"
     trace.write_text('{"tasks": {}}')
 

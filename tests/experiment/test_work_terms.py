@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from emu.experiment import row_work
-from emu.experiment.machine_memory import gpu_memory_by_machine
 from emu.experiment.row_work import Term, list_work
 from emu.prediction.analysis.critical_path import Cause
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
@@ -35,7 +34,7 @@ def schedule() -> Any:
 def test_work_is_summed_by_kind_and_machine_with_what_it_waited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a0 and a1 four iterations of 3 s on average; of flows, what is ever sent."""
+    """Tasks a0 and a1 run four times, 3 s on average; flows count what is ever sent."""
     path = [
         (0, -1, Cause.COMPUTE, 1.0),
         (0, -1, Cause.COMPUTE, 2.0),
@@ -80,17 +79,3 @@ def test_work_is_summed_by_kind_and_machine_with_what_it_waited(
     assert [work.waited for work in found[3:]] == [4.25, 0.0, 0.0]
     assert found[0].seconds == 12.0
     assert found[3].seconds == pytest.approx(0.14)
-
-
-def test_gpu_memory_of_a_machine_is_that_of_all_its_tasks() -> None:
-    sizes = {"x": 5.0, "y": 7.0, "z": 2.0, "w": 0.0}
-    tasks = [
-        SimpleNamespace(name=name, demands={"gpu_memory": size})
-        for name, size in sizes.items()
-    ]
-    tasks.append(SimpleNamespace(name="v", demands={}))
-    machines = {"x": "m0", "y": "m1", "z": "m0", "w": "m2", "v": "m2"}
-    problem = SimpleNamespace(job=SimpleNamespace(tasks=tasks))
-    experiment: Any = SimpleNamespace(problem=problem, tasks=machines)
-
-    assert gpu_memory_by_machine(experiment) == {"m0": 7.0, "m1": 7.0}

@@ -110,7 +110,7 @@ def test_machines_are_the_first_type_of_which_there_are_two(
 
 
 def test_an_edge_of_a_set_with_itself_joins_each_pair_once() -> None:
-    """Neither is a component joined with itself."""
+    """Three NPUs have six wires, two for a pair; no NPU has a wire to itself."""
     device = {
         "name": "box",
         "components": [{"name": "npu", "choice": "npu", "count": 3}],
@@ -131,9 +131,10 @@ def test_an_edge_of_a_set_with_itself_joins_each_pair_once() -> None:
 
 
 def test_a_route_goes_through_three_dimensions_in_their_order() -> None:
-    """Of 2 in a ring, 3 at a switch and 2 fully connected: from (1, 2, 0) to (0, 1, 1).
+    """NPUs stand in a ring of 2, at a switch of 3 and in fully connected pairs.
 
-    NPU 5 is at 1 + 2 * 2 and NPU 8 at 2 * 1 + 6 * 1.
+    The route goes from (1, 2, 0), which is NPU 5 = 1 + 2 * 2, to (0, 1, 1), which is
+    NPU 8 = 2 * 1 + 6 * 1.
     """
     content = {
         "topology": ["Ring", "Switch", "FullyConnected"],

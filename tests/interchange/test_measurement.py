@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import DataError
 from emu.interchange.measurement import TimeUnit, read_measurement
+from emu.report import measured_rows
 from emu.report.measured_rows import (
+    _check_unit,
     full_iterations,
     measurement_rows,
     measurement_tables,
@@ -108,7 +112,7 @@ def test_a_link_that_the_run_lacks(run: RecordedRun, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b"link,bytes\n\xff\xfe,1\n")
-    with pytest.raises(DataError, match="is damaged"):
+    with pytest.raises(DataError, match="is not text in UTF-8"):
         read_measurement(path)
 
 
@@ -207,3 +211,63 @@ def test_options_of_times_need_times(run: RecordedRun, tmp_path: Path) -> None:
         assert "write RUN times.csv" in refused.stderr
     refused = CliRunner().invoke(app, ["compare", "golden", "--skip", "1"])
     assert "--skip 1: is of iterations" in refused.stderr
+
+
+def test_iterations_are_those_between_the_first_and_what_drains_a_pipeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipeline of depth 2 leaves three of eight iterations full, and none of four."""
+    lengths = np.array([9.0, 8.0, 7.0, 1.0, 2.0, 3.0, 6.0, 5.0])
+    schedule: Any = SimpleNamespace(problem=SimpleNamespace(job=None))
+    monkeypatch.setattr(measured_rows, "pipeline_depth", lambda _: 2)
+    monkeypatch.setattr(measured_rows, "iteration_lengths", lambda _: lengths)
+    mean = SimpleNamespace(iteration_seconds=1.25)
+    monkeypatch.setattr(measured_rows, "pace", lambda *_: mean)
+    assert full_iterations(schedule).tolist() == [1.0, 2.0, 3.0]
+
+    monkeypatch.setattr(measured_rows, "iteration_lengths", lambda _: lengths[:4])
+    assert full_iterations(schedule).tolist() == [1.25]
+
+
+def test_a_link_that_carries_a_quarter_more_than_was_measured_is_off_by_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readings of 9, 10 and 11 B stand beside 12.5 B; readings of 0 have no error."""
+    sizes = [("m0 out", 12.5), ("m1 in", 3.0)]
+    ports = [{"port": name, "bytes": size} for name, size in sizes]
+    schedule: Any = SimpleNamespace()
+    monkeypatch.setattr(measured_rows, "schedules_of", lambda _: {"emulated": schedule})
+    monkeypatch.setattr(measured_rows, "port_rows", lambda _: ports)
+    values = {"m1 in": [0.0, 0.0], "m0 out": [9.0, 10.0, 11.0]}
+    measurement: Any = SimpleNamespace(unit="bytes", values=values, path=Path("m.csv"))
+    run: Any = SimpleNamespace(name="r", steps=())
+
+    rows = [*measurement_rows(measurement, [run])]
+    found = [(row["what"], row["measured"], row["here"], row["error"]) for row in rows]
+    assert found == [("m1 in", 0.0, 3.0, None), ("m0 out", 10.0, 12.5, 0.25)]
+    assert [row["schedule"] for row in rows] == ["emulated"] * 2
+
+
+@pytest.mark.parametrize(
+    ("times", "here", "advice"),
+    [
+        # They are 0.67 and 1.33 times as much.
+        ([2000.0, 4000.0], 3.0, "about 1,000 times.*--unit ms or"),
+        ([2e6, 4e6], 3.0, "about 1,000,000 times.*--unit us or"),
+        ([2.0, 4.0], 3.0, ""),
+        ([2000.0, 9000.0], 3.0, ""),  # one of them is three times as much
+        ([2000.0, 1000.0], 3.0, ""),  # or a third
+        ([2000.0, 4000.0], 0.0, ""),
+    ],
+)
+def test_times_of_another_unit_are_noticed(
+    times: list[float], here: float, advice: str
+) -> None:
+    measurement: Any = SimpleNamespace(
+        values={"iteration": times}, unit_stated=False, path=Path("m.csv")
+    )
+    if advice:
+        with pytest.raises(DataError, match=advice):
+            _check_unit(measurement, here, "run")
+        measurement.unit_stated = True
+    _check_unit(measurement, here, "run")

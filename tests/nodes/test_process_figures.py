@@ -30,7 +30,6 @@ from emu_nodes import runtime
 from emu_nodes.line import Line
 from emu_nodes.program import Copy, task_brief
 from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
-from emu_nodes.timed import seed_of
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
 
@@ -76,7 +75,7 @@ async def test_figures_are_of_this_run_and_of_this_process_alone(
     *,
     timed: bool,
 ) -> None:
-    """Of two runs: the process took 10 s until the first ended, and then 4 s more."""
+    """A process took 10 s until its first run ended, and 4 s more in the second."""
     process = counted(process_of(process_task("x:X"), members=members))
     counts: list[str] = []
     if timed:
@@ -179,7 +178,7 @@ async def test_tasks_count_from_the_iteration_that_their_run_begins_with() -> No
 
 
 async def test_a_process_waits_for_the_coordinator_twice_as_long_as_others() -> None:
-    """It stops where it is told to, and takes nothing else for what it waits for."""
+    """A process stops when it is told to, and takes no other message for the start."""
     process = process_of(process_task("x:X"))
     process._settings = EmulationSettings(deadline=4.0)
     said: list[Message] = [Begin(5.0, rings=False), Finish(), Stop("enough")]
@@ -200,22 +199,6 @@ async def test_a_process_waits_for_the_coordinator_twice_as_long_as_others() -> 
         await process._next(Begin, "the start")
     assert process.stopped
     process._compute.shutdown()
-
-
-def test_a_copy_has_the_state_of_the_cut_that_its_last_iteration_brought() -> None:
-    """Updates of two iterations are on their way at a cut; most bring no state."""
-    settings = {"of": "w0", "missed": 2}
-    brief = task_brief(process_task("x:X", settings=settings), {}, 0)
-    copy = Copy(brief, {})
-    body = np.arange(3.0)
-    copy.work(6, {9: {"x": body}})
-    body[:] = -1.0
-
-    assert {cut: state["x"].tolist() for cut, state in copy.kept.items()} == {
-        4: [0.0, 1.0, 2.0]
-    }
-    copy.work(7, {9: {}})
-    assert copy.kept == {}
 
 
 class Newest:
@@ -246,7 +229,7 @@ class Held:
 
 
 async def test_the_newest_payload_is_given_back_after_the_last_iteration() -> None:
-    """And no sooner: the next one may read it again."""
+    """A payload is held for three iterations, since the next may read it again."""
     inputs = (edge_end(3, latest=True),)
     task = process_task("x:X", task=5, times=[0.0] * 3, inputs=inputs)
     timer = WallClockTimer()
@@ -283,9 +266,3 @@ def test_a_copy_sends_the_state_of_its_owner(*, is_copy: bool, owner: str) -> No
     runner = TaskRunner(task, cast("Any", program), cast("Any", None))
 
     assert runner._owner == owner
-
-
-def test_bytes_of_a_job_without_a_seed_are_those_of_seed_0() -> None:
-    assert seed_of({}) == 0
-    assert seed_of({"seed": -1}) == 2**64 - 1
-    assert seed_of({"seed": 2**64 + 5}) == 5

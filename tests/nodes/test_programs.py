@@ -16,8 +16,9 @@ from emu.prediction.core import lib, pointer
 from emu.problem import Task
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
-from emu_nodes.program import Payload
-from emu_nodes.timed import Timed
+from emu_nodes.program import Copy, Payload, task_brief
+from emu_nodes.timed import Timed, seed_of
+from tests.emulation.launch.specs import process_task
 from tests.nodes.one_process import build, drive, small_job
 
 
@@ -274,3 +275,25 @@ def test_a_worker_that_learns_nothing_looks_at_its_batches(
 
         with pytest.raises(NodeMisbehaved, match="sent w0 other labels, edges"):
             [worker.run(n, replaced(inputs, edge, **{what: wrong})) for _ in range(20)]
+
+
+def test_a_copy_has_the_state_of_the_cut_that_its_last_iteration_brought() -> None:
+    """Updates of two iterations are on their way at a cut; most bring no state."""
+    settings = {"of": "w0", "missed": 2}
+    brief = task_brief(process_task("x:X", settings=settings), {}, 0)
+    copy = Copy(brief, {})
+    body = np.arange(3.0)
+    copy.work(6, {9: {"x": body}})
+    body[:] = -1.0
+
+    assert {cut: state["x"].tolist() for cut, state in copy.kept.items()} == {
+        4: [0.0, 1.0, 2.0]
+    }
+    copy.work(7, {9: {}})
+    assert copy.kept == {}
+
+
+def test_bytes_of_a_job_without_a_seed_are_those_of_seed_0() -> None:
+    assert seed_of({}) == 0
+    assert seed_of({"seed": -1}) == 2**64 - 1
+    assert seed_of({"seed": 2**64 + 5}) == 5

@@ -143,7 +143,7 @@ def test_what_begins_later_has_each_last_change_at_once() -> None:
 
 
 def test_of_changes_before_a_later_beginning_the_last_one_counts() -> None:
-    """However they are listed: at 6 s m0 takes in 2 B/s and m1 has half its speed."""
+    """Changes are in no order: at 6 s m0 takes in 2 B/s and m1 has half its speed."""
     cluster = Cluster(
         (Machine("m0", 9.0, 8.0), Machine("m1", 7.0, 6.0)),
         changes=(

@@ -131,8 +131,11 @@ def test_work_is_less_on_a_slow_machine_but_for_gates() -> None:
     assert problem.work(start, end).tolist() == [[5.0], [1.0 + 4 * 0.25], [5.0]]
 
 
-def test_whoever_gives_back_next_is_of_the_next_that_took() -> None:
-    """Tasks c and d each give a slot back: that of a, the nearer one, and that of b."""
+def test_each_task_that_gives_a_slot_back_has_a_taker_of_its_own() -> None:
+    """Task c returns the slot of a, the nearest task before it that took one.
+
+    Task d then returns the slot of b, which stands before a.
+    """
     tasks = (
         Task("b", "x", takes="gpu", frees=""),
         Task("a", "x", takes="gpu", frees=""),
@@ -145,7 +148,7 @@ def test_whoever_gives_back_next_is_of_the_next_that_took() -> None:
 
 
 def test_slots_are_counted_by_iterations() -> None:
-    """Of six that a takes both tasks that give back return four and two, or five."""
+    """Task a takes six slots; b and c give back four and two, then five and two."""
     taker = Task("a", "x", takes="gpu", frees="")
     first = Task("b", "x", frees="gpu", iterations=4)
     second = Task("c", "x", frees="gpu", iterations=2)
@@ -161,7 +164,10 @@ def test_slots_are_counted_by_iterations() -> None:
 
 
 def test_a_flow_has_the_latencies_of_all_links_that_it_crosses() -> None:
-    """From m0 to m1 0.5 and 4 s, back 2 and 0.25 s; within a machine none."""
+    """A flow from m0 to m1 is late by 0.5 + 4 s, one back by 2 + 0.25 s.
+
+    A flow within a machine crosses no link.
+    """
     machines = (
         Machine("m0", 9.0, 5.0, latency_out=0.5, latency_in=0.25),
         Machine("m1", 8.0, 7.0, latency_out=2.0, latency_in=4.0),

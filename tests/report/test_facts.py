@@ -9,6 +9,7 @@ import pytest
 from emu.report.death_bands import death_bands
 from emu.report.explanation_tables import MOST_JOBS
 from emu.report.facts import _computer, _prediction, _virtual, run_facts
+from emu.report.figure_rows import cost_row, model_rows, pace_line, setup_row
 
 RECOVERY = {
     "makespan": 40.0,
@@ -145,7 +146,7 @@ def test_of_very_many_jobs_those_that_were_slowed_down_most_are_told() -> None:
 
 
 def test_memory_that_nobody_has_counted_is_left_out() -> None:
-    """Of runs on several hosts it was "processes hold unknown"."""
+    """A run on several hosts was shown with "processes hold unknown"."""
     result: dict[str, Any] = {"wall_seconds": 3.0}
     result["startup"] = {"seconds": 2.0, "memory": 0}
     (uncounted,) = _computer(result)
@@ -154,3 +155,37 @@ def test_memory_that_nobody_has_counted_is_left_out() -> None:
     result["startup"] = {"seconds": 2.0, "memory": 2e6}
     (counted,) = _computer(result)
     assert counted.note == "wall time, after 2 s to start; processes hold 2 MB"
+
+
+def test_rows_of_figures_say_of_what_they_are() -> None:
+    """Causes without bytes are told by their seconds."""
+    causes = {
+        "features": {"bytes": 5e6, "seconds": 3.0},
+        "planning": {"bytes": 0.0, "seconds": 0.25},
+    }
+    run = {"seconds": 4.0, "error": 0.5, "bytes": 7e6, "trust": "trusted"}
+    length, note = setup_row({"causes": causes, "seconds": 2.0, "measured": run})
+    assert length == "2 s"
+    assert note == (
+        "before time 0: 5 MB of features, 250 ms of planning; emulated 4 s (+50 %), "
+        "7 MB arrived, trusted"
+    )
+    nothing = setup_row({"causes": {}, "seconds": 0.0})[1]
+    assert nothing == "before time 0: nothing to send"
+
+    cost = {"servers": 3.0, "lambdas": 0.0, "parameter_servers": 2.0, "lost": 0.5}
+    total, words = cost_row({**cost, "total": 5.0, "value": 0.125})
+    assert total == "5 $"
+    assert words == (
+        "servers 3 $, parameter servers 2 $, 0.5 $ of lambdas without an answer, "
+        "value 0.125 / (s $)"
+    )
+
+    models = [{"program": "a:B", "flops": 2.5e9, "seconds": 0.5, "parameters": 1234}]
+    ((_, parameters, words),) = model_rows(models)
+    assert parameters == "1,234 parameters"
+    assert words == "a:B, 2.5 GFLOP and 500 ms of CPU per batch of a worker"
+    path = {"link a": 0.75, "gap": 0.25}
+    assert pace_line({"busy": 0.5, "critical_path": path}) == (
+        "workers busy 50%, critical path link a 75%, gap 25%"
+    )

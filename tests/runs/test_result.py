@@ -92,7 +92,7 @@ def test_lateness_and_time_of_a_kind_are_its_greatest_ones() -> None:
 
 
 def test_times_of_a_kind_are_those_that_a_slow_machine_took() -> None:
-    """Of iterations of 1 s two are done as a machine halves its speed."""
+    """A machine halves its speed at 2 s: two of four iterations take 2 s, not 1 s."""
     change = SpeedChange(2.0, "m0", 0.5)
     cluster = Cluster((Machine("m0", 1e9, 1e9),), speed_changes=(change,))
     problem = Problem(cluster, Job((Task("a", "a"),), (), 4), Placement((0,)))

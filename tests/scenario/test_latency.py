@@ -184,6 +184,35 @@ def test_a_faster_nic_keeps_its_latency(tmp_path: Path) -> None:
     assert again.cluster.machines[3].bandwidth_in == 20
 
 
+def test_latencies_of_two_directions_are_scaled_each_by_itself() -> None:
+    """A what-if states in which direction a machine waits how long."""
+    nic = {"in": "1 MB/s", "out": "1 MB/s", "latency": {"in": "40 ms", "out": "8 ms"}}
+    tasks = [
+        {"name": "a", "time": "1 ms", "pin": "m0"},
+        {"name": "b", "time": "1 ms", "pin": "m1"},
+    ]
+    content = {
+        "name": "two-ways",
+        "cluster": {"machines": [{"name": "m0", "nic": nic}, {"nic": nic}]},
+        "job": {
+            "system": "custom",
+            "iterations": 2,
+            "tasks": tasks,
+            "flows": [{"from": "a", "to": "b", "volume": "1 kB"}],
+        },
+    }
+    drawn = emu.loads(json.dumps(content))
+    changes = [one.change for one in emu.explain(drawn).improvements]
+    edits = [change.edit for change in changes if change.kind == "latency"]
+
+    found = [emu.load(drawn, {**edit, "expect": None}) for edit in edits if edit]
+    assert found
+    for scenario in found:
+        for machine in scenario.cluster.machines:
+            latency = machine.nic.latency
+            assert latency.inward == pytest.approx(5 * latency.outward)
+
+
 def test_a_latency_longer_than_the_job_is_doubted(tmp_path: Path) -> None:
     short = RACKS.replace("16 s", "1 ms").replace("8 s", "1 ms")
     assert racks(tmp_path, short).remarks() == []

@@ -81,7 +81,7 @@ def test_bytes_are_of_what_an_edge_carries(
 def test_a_machine_needs_places_of_its_sums_where_others_add_up(
     strategy: str, places: int
 ) -> None:
-    """And ids of 9 vertices, with 20 edges behind the first layer."""
+    """A machine also needs ids of 9 vertices and of 20 edges behind the first layer."""
     size = counted(strategy)._upper_bytes(0)
 
     assert size.tolist() == [8 * 9 + 8 * 20 + 4 * places]
@@ -97,7 +97,7 @@ def test_rows_of_a_machine_are_of_all_owners_and_its_columns() -> None:
 
 
 def test_own_rows_are_multiplied_by_their_owner_alone() -> None:
-    """Of 3 and 5 destinations 2 and 2 lie elsewhere; 12 products are of a row."""
+    """Two of 3 and two of 5 destinations lie elsewhere; a row takes 12 products."""
     first, second = counted("snp")._shares_work(0)
 
     assert first.aggregate.tolist() == [10 * 3]

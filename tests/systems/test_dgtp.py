@@ -218,7 +218,7 @@ def test_numbers_of_features_may_be_of_another_size_than_parameters() -> None:
 def test_ids_are_of_rows_that_a_sampler_lacks_and_of_those_for_its_next_window() -> (
     None
 ):
-    """Of 3 and 5 rows 1 and 2 are there already; 7 and 9 come ahead in the first."""
+    """A sampler has 1 of 3 and 2 of 5 rows; ids of 7 and 9 more come ahead at first."""
     job = multiround()
     first = replace(COUNTS, hits=(1, 2), ahead=(7, 9))
     later = replace(COUNTS, hits=(1, 2))

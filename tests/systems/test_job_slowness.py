@@ -1,4 +1,4 @@
-"""What times are multiplied with on every machine, by speeds and by devices."""
+"""Factors of times on every machine, by its speed and by its devices."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_cut_that_cannot_be_kept_ends_the_run() -> None:
 
 @pytest.mark.parametrize("every", [2, 3, 5])
 def test_cuts_are_before_multiples_of_their_interval(every: int) -> None:
-    """Of ten iterations; before the first one nothing has been done."""
+    """The job has ten iterations; no cut comes before iteration 0."""
     keeper = CutKeeper(JOB, CutPlan(BEGINS, every, lambda _: None))
     taken = []
     for iteration in range(12):
@@ -136,7 +136,7 @@ def test_cuts_are_before_multiples_of_their_interval(every: int) -> None:
 
 
 def test_with_a_copy_elsewhere_its_process_sends_the_state() -> None:
-    """Also that which the attempt began with, which is kept already."""
+    """The keeper also sends the state of iteration 4, which is kept already."""
     tasks = (Task("ps0", "ps"), Task("copy", CHECKPOINT, process="keeper"))
     job = Job(tasks, (Edge(0, 1),), 10)
     kept: list[int] = []

@@ -164,8 +164,11 @@ def test_what_came_in_time_is_waited_for_no_longer() -> None:
     checked(deadlines, 1.2 + PATIENCE)
 
 
-def test_who_is_overdue_again_has_its_patience_anew() -> None:
-    """Its end was put off as it was late already, and came due another time."""
+def test_a_task_that_is_late_twice_is_waited_for_twice() -> None:
+    """Task g0 is late at 1.5 s, then its process says that it ends at 6 s.
+
+    The task is late once more at 6.5 s, and has another 2 s from then on.
+    """
     deadlines = Halfway().until(0)
     desk = deadlines._desk
     checked(deadlines, 1.5)

@@ -127,7 +127,7 @@ def test_orders_are_parted_by_who_they_are_for() -> None:
 
 
 def test_an_end_that_has_settled_has_every_figure_of_its_report() -> None:
-    """Of task 1, iteration 1; the other cells hold other figures."""
+    """Task 1 ends iteration 1; all other cells of the desk hold other figures."""
     desk = desk_of()
     for number, name in enumerate(("task_start", "began", "cpu", "late"), 1):
         column = getattr(desk, name)

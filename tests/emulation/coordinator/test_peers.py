@@ -164,7 +164,10 @@ async def test_a_waiter_that_gave_up_loses_nothing() -> None:
 
 
 def test_a_clock_is_as_unsure_as_it_was_at_most_during_the_run() -> None:
-    """Before it began it was 9 ms; an agent on the same clock says nothing of it."""
+    """A reading of 9 ms before the run is not counted, and one of 5 ms in it is.
+
+    An agent on the coordinator's own clock sends no reading.
+    """
     clock = ClockRelation()
     clock.note([])
     assert clock == ClockRelation()
@@ -205,7 +208,7 @@ def test_a_host_has_a_core_at_least(cpus: object, cores: int) -> None:
 def test_a_pause_of_the_coordinator_explains_what_follows_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is given up after 2 s, and tells of a longer pause for 4 s."""
+    """A pause of 3 s, longer than the 2 s of patience, is told of for 4 s after it."""
     clock = SimpleNamespace(now=10.0)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr(peers, "this_host", clock)

@@ -51,7 +51,7 @@ def test_turns_are_kept_that_are_long_or_came_late(
 
 
 def test_turns_of_earlier_seconds_stand_before_the_newest() -> None:
-    """They leave their room when half of it is taken, and no sooner."""
+    """Rows leave their room when half of it is taken, and no sooner."""
     log = turns.TurnLog()
     room = len(log._newest)
     numbers = iter(range(room * 2))

@@ -225,7 +225,7 @@ def test_ssh_that_ends_at_once_is_told_of_as_any_other(
 def test_an_ssh_that_is_not_there_is_named(
     loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
 ) -> None:
-    """Under uvloop the error was "[Errno 2] No such file or directory" alone."""
+    """An error under uvloop was "[Errno 2] No such file or directory" alone."""
     missing = tmp_path / "no ssh"
 
     async def start() -> None:

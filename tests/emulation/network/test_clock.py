@@ -277,7 +277,7 @@ def test_message_says_how_long_and_how_long_we_stood_still() -> None:
 def test_message_tells_of_a_pause_only_where_there_was_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And of none that was before the peer's last message."""
+    """A pause of 9.5 s before the peer's last message is not told of."""
     watch = SilenceWatch(2.0, 0.0)
     watch.look(9.5)
     watch.on_message(10.0)
@@ -326,7 +326,10 @@ def test_a_reading_that_is_exact_is_taken_as_it_is() -> None:
 
 
 def test_two_readings_bound_the_drift_by_what_both_may_be_off() -> None:
-    """By 0.03 s in 100 s: less than clocks may drift by, so it is known."""
+    """Readings are off by 0.03 s in 100 s, which is less than clocks may drift by.
+
+    The drift between them is therefore known.
+    """
     clock = PeerClock()
     clock.note([ClockLine(0.0, 1.0, 0.0, 0.02)])
     clock.note([ClockLine(100.0, 1.01, 0.0, 0.01)])

@@ -478,7 +478,7 @@ def finished(log: SendLog, iterations: int) -> NDArray[np.float64]:
 
 
 async def test_every_count_of_an_edge_stands_under_its_name() -> None:
-    """Of its sender; and of four rates that were decided one came to its board."""
+    """Nine counts come from the sender; three of four rates missed the board."""
     async with shaping() as run:
         sender = run.edge.sender
         sender.frames, sender.payload_bytes, sender.header_bytes = 11, 12, 13
@@ -512,8 +512,11 @@ async def test_the_mean_lag_is_that_of_a_ring() -> None:
         assert run.pacer.statistics() == PacerStatistics(4, 1.5, 0.5)
 
 
-async def test_a_rate_of_later_puts_off_no_look_that_is_due() -> None:
-    """One of sooner brings it forward; the sender is told of each."""
+async def test_a_rate_from_later_on_does_not_delay_a_look() -> None:
+    """A look is due at 50 s: a rate from 60 s on does not move it.
+
+    A rate from 40 s on moves it to 40 s. The sender is told of both rates.
+    """
     async with shaping(time_scale=2.0) as run:
         for iteration in range(2):
             _ = run.edge.send(iteration, block(1000), shaped=True)

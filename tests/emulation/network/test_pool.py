@@ -73,7 +73,7 @@ def test_what_lies_ready_stays_up_to_the_very_cap() -> None:
 
 
 def test_the_largest_that_lies_ready_makes_room_first() -> None:
-    """Of 16 and 4 KiB the larger goes; the smaller is there for the next payload."""
+    """A payload of 8 KiB displaces the free buffer of 16 KiB, not the one of 4 KiB."""
     pool = BufferPool(24576)
     for size in (4096, 16384):
         pool.reserve(size)

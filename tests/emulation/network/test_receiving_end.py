@@ -118,7 +118,7 @@ def test_any_pieces_of_a_conversation(cuts: list[int], sizes: list[int]) -> None
 
 
 def test_what_a_peer_says_behind_its_proof_is_its_first_frame() -> None:
-    """It comes with the bytes of the proof, before the peer is accepted."""
+    """A frame comes in the same bytes as the proof, before the peer is accepted."""
     end = ReceivingEnd(KEYS, (), BufferPool())
     hello = encode_message(Kind.HELLO, {"edge": EDGE, "nonce": NONCE})
     (asked,) = fed(end, hello, (), 0.0)

@@ -137,8 +137,12 @@ async def encrypted() -> AsyncIterator[tuple[OutEdge, Encrypted, socket.socket]]
             await edge.aclose()
 
 
-async def test_what_a_look_offers_is_sent_and_the_next_look_is_then() -> None:
-    """Or none until there is room again; a broken connection is a failure."""
+async def test_an_edge_sends_what_a_look_offers_and_sets_the_next_look() -> None:
+    """A look offers 50 bytes: they are sent, and the time of the next look is set.
+
+    While the socket is full, nothing is sent and no look is set. When the
+    connection breaks, the edge fails.
+    """
     async with encrypted() as (edge, sock, _):
         frame = edge.send(0, {"x": np.arange(200, dtype=np.uint8)}, shaped=True)
         sender = edge.sender
@@ -167,7 +171,7 @@ async def test_what_a_look_offers_is_sent_and_the_next_look_is_then() -> None:
 
 
 async def test_what_is_encrypted_goes_with_its_head_in_front_once() -> None:
-    """Of the body so many bytes as are asked for."""
+    """Writes of 100, 30, 0 and 500 bytes send one head and a body of 200 bytes."""
     async with encrypted() as (edge, sock, there):
         body = np.arange(200, dtype=np.uint8)
         _ = edge.send(0, {"x": body}, shaped=True)

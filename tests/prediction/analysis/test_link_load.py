@@ -120,7 +120,7 @@ def test_assigned_rates_are_summed_from_row_to_row() -> None:
 
 
 def test_a_flow_does_not_end_before_its_last_rate() -> None:
-    """By the clocks of a run it may seem to: at 4 s, with a new rate at 4.5 s."""
+    """A run's clocks may end a flow at 4 s and give it a new rate at 4.5 s."""
     schedule = moved([(1.0, 4.0, 8.0)], rows=[(1.0, 0, 2.0), (4.5, 0, 3.0)])
 
     steps = sum_rates(schedule)

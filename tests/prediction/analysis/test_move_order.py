@@ -70,7 +70,7 @@ def rows(found: list[TaskMove]) -> list[tuple[tuple[int, ...], float, float]]:
 
 
 def test_the_next_step_is_the_shortest_and_of_those_the_smallest() -> None:
-    """To move b alone gains as much as b with a; c pays together with a alone."""
+    """Moving b alone gains as much as b with a; c gains only together with a."""
     lengths: Lengths = {
         (0, 0, 0): 10.0,
         (1, 0, 0): 9.0,
@@ -96,7 +96,7 @@ def test_a_step_that_gains_nothing_is_one_with_those_after_it() -> None:
 
 
 def test_what_may_as_well_stay_stays() -> None:
-    """Without b it is longer by less than a hundred thousandth, without c by more."""
+    """Leaving b costs less than a hundred thousandth and is done; c would cost more."""
     lengths: Lengths = {
         (0, 0, 0): 10.0,
         **WORSE,
@@ -137,9 +137,9 @@ def test_a_search_begins_with_the_present_placement_under_the_same_rule(
 
 
 def test_loads_are_of_all_iterations_by_link_and_kinds() -> None:
-    """With b and c on m1 all of 7 and 70 B leave m0; with c alone the 70 B.
+    """All 7 and 70 B leave m0 with b and c on m1, and 70 B with c alone there.
 
-    Where none of the other tasks stands makes no difference.
+    The place of a, which has no edge, makes no difference.
     """
     order = _MoveOrder(three_tasks(), None)
     names = [link.name for link in three_tasks().problem.links]

@@ -250,10 +250,13 @@ def test_of_finalists_that_take_as_long_the_first_stays(
     assert module._best_of(seconds, None) == Placement((1,))
 
 
-def test_a_better_finalist_has_a_makespan_of_its_own(
+def test_a_better_finalist_has_the_makespan_of_its_candidate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the iteration that candidates have: it takes 3 s there, 9 s in all."""
+    """Candidates are compared by the first of the job's two iterations.
+
+    The known placement takes 3 s for that one and 9 s for both, so its makespan is 3 s.
+    """
     module = sys.modules[affordable.__module__]
     tasks = (Task("a", "a", pinned="m0"), Task("b", "b"))
     job = Job(tasks, (Edge(0, 1),), 2)

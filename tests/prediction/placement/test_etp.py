@@ -291,7 +291,7 @@ def test_it_remembers_as_many_placements_as_it_looks_at(
 
 
 def test_a_job_that_waits_for_slots_forever_has_no_first_placement() -> None:
-    """Each iteration takes a slot of two, and none is given back."""
+    """A task takes one of two slots in every iteration, and none is given back."""
     task = Task("a", "x", takes="gpu", frees="")
     cluster = Cluster((Machine("m0", 3.0, 4.0, slots={"gpu": 2}),))
     profile = Profile(np.ones((1, 1)), np.ones((0, 1)))

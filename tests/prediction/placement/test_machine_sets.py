@@ -94,7 +94,7 @@ BOTH_WAYS = ((9.0, 1.0), (2.0, 8.0), (7.0, 3.0), (4.0, 6.0), (5.5, 5.0), (6.0, 9
 
 
 def test_prefixes_are_of_the_slower_way_then_of_the_device() -> None:
-    """On the mean a task takes least time on m2, of all tasks; NICs say otherwise."""
+    """The mean over all tasks ranks m2 first; the slower way of the NICs ranks m5."""
     machines = tuple(Machine(f"m{n}", *rates) for n, rates in enumerate(BOTH_WAYS))
     mean = {"m0": 4.0, "m1": 3.0, "m2": 1.5, "m3": 6.0, "m4": 5.0, "m5": 2.0}
     spread = {"m0": 0.5, "m1": 2.5, "m2": 1.4, "m3": 0.1, "m4": 0.2, "m5": 0.3}
@@ -129,7 +129,7 @@ def test_prefixes_are_of_the_slower_way_then_of_the_device() -> None:
 def test_machines_are_alike_in_all_that_a_job_may_notice(
     change: dict[str, Any],
 ) -> None:
-    """Of two machines that are alike the first stands for both."""
+    """The first of two alike machines stands for both; one change parts them."""
     machine = Machine(
         "a",
         3.0,

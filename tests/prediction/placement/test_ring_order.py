@@ -154,7 +154,7 @@ def connect(nics: str, direct: str) -> Links:
 def test_no_order_is_cheaper_where_ways_in_and_out_differ(
     nics: str, direct: str, machines: list[int]
 ) -> None:
-    """Each tells a bound that is above the truth from one that is not."""
+    """Every case fails with a bound that is above the true cost."""
     links = connect(nics, direct)
     costs = []
     for rest in permutations(range(1, len(machines))):

@@ -111,7 +111,7 @@ def watch(
 def test_rounds_share_what_the_start_leaves(
     budget: int, most: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each cools from hot to cold; every other one begins at a new sketch."""
+    """Rounds cool from hot to cold; every other one begins at a new sketch."""
     rounds = watch(monkeypatch, {})
     found = search(transfers=SIMPLE + budget, rounds=most, sketches=0)
 
@@ -163,7 +163,7 @@ def note_starts(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, ...]]]:
 def test_a_quarter_of_the_candidates_are_sketches_at_most(
     transfers: int, sketches: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each begins at one of the others: the simple ones, and two that are known."""
+    """Sketches begin at the other candidates: the simple ones and two known ones."""
     starts = note_starts(monkeypatch)
     begun: list[tuple[int, ...]] = []
 
@@ -206,7 +206,7 @@ def test_of_a_small_budget_the_least_estimates_are_simulated(
 def test_a_round_that_begins_anew_keeps_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its chain goes on from the sketch, whose makespan is that of the chain then."""
+    """A round moves the chain to a sketch that is slower; the best one stays known."""
     places: list[tuple[list[int], float, float]] = []
 
     def cool_down(run: _Run, temperatures: Floats, _: Any) -> Floats:

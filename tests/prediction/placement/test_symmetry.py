@@ -84,7 +84,7 @@ def test_tasks_differ_by_any_property_of_their_edges_and_times(
 
 
 def test_tasks_of_two_jobs_are_no_twins() -> None:
-    """What a search minimises may be the sum of the times of its jobs."""
+    """A search may minimise the sum of the times of several jobs."""
     tasks = (Task("a/x", "x"), Task("b/x", "x"), Task("a/y", "x"))
     symmetry = symmetry_of(tasks, ())
 

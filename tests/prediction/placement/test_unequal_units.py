@@ -116,7 +116,7 @@ def test_what_all_tasks_need_includes_those_that_are_pinned() -> None:
 
 
 def test_memory_that_is_missing_is_said_with_its_unit() -> None:
-    """It was said as "has 1000 memory", and a job needed 1.63e+11."""
+    """An error said "has 1000 memory", and that a job needed 1.63e+11."""
     demands = {"memory": 14e9}
     cluster = Cluster((Machine("m0", 1.0, 1.0, {"memory": 1e10}),))
     job = Job((Task("a", "t", demands=demands), Task("b", "t")), (), 1)

@@ -490,7 +490,7 @@ def test_rules_that_look_ahead_know_what_is_left_after_a_flow(
 
 
 def test_a_mean_is_of_the_iterations_that_a_task_has() -> None:
-    """What lies behind them is no time of 0 s: after the flow comes one run of 8 s."""
+    """Task b runs once, for 8 s; the iteration that it lacks does not count as 0 s."""
     tasks = Task("a", "x", iterations=1), Task("b", "x", iterations=1), Task("c", "x")
     job = Job(tasks, (Edge(0, 1),), 2)
     machines = Machine("m0", 9.0, 4.0), Machine("m1", 8.0, 7.0)

@@ -260,7 +260,10 @@ def test_steps_need_nothing_of_their_own() -> None:
 
 
 def test_credits_come_from_workers_where_there_are_some() -> None:
-    """Behind the worker a server steps: of the worker's end a store waits."""
+    """A store waits for the end of the worker, although a server follows it.
+
+    Without a worker the store waits for the server, the last task that it reaches.
+    """
     tasks = [Task("g", "graph_store"), Task("w", "worker"), Task("ps", "server")]
     edges = [Edge(0, 1), Edge(1, 2), Edge(2, 1, lag=1)]
 

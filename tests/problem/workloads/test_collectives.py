@@ -87,7 +87,7 @@ def test_an_algorithm_that_there_is_not() -> None:
 
 
 def test_sends_of_a_ring_of_three_by_hand() -> None:
-    """Of a sum each rank sends its own chunk first; of halves it ends with its own."""
+    """A rank first sends its own chunk; in a reduce-scatter it receives that last."""
     first_sends = [
         [(send.sender, send.receiver, send.first, send.last) for send in steps[0]]
         for steps in (

@@ -148,7 +148,7 @@ def test_copies_end_with_the_last_cut_of_their_task(
 
 
 def test_a_copy_is_of_the_state_before_each_cut() -> None:
-    """Of 1, 2, 4 .. bytes those before the third and the fifth, one cycle later."""
+    """Cuts before iterations 2 and 4 find 4 and 16 bytes, sent one iteration later."""
     job = with_copies(Job((Task("a", "worker"),), (), 6), ["a"], 2, 1)
     sizes = {"a": np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])}
 

@@ -59,7 +59,7 @@ def test_bytes_are_collected_by_who_sends_them() -> None:
 
 
 def test_gradients_are_added_by_servers_and_the_first_half_of_a_ring() -> None:
-    """Of three ranks a ring has four steps, of which two add; 4 bytes are a number."""
+    """A ring of three ranks has four steps, of which two add; a number has 4 bytes."""
 
     def receiver(step: int) -> Task:
         settings = {"algorithm": "ring", "ranks": 3, "step": step}

@@ -77,7 +77,7 @@ def test_tasks_keep_their_rounds_and_pools_and_servers_get_names() -> None:
 
 
 def test_a_release_takes_its_time_in_its_only_iteration() -> None:
-    """Behind the rows of both parts stand the gates, with the edges that leave them."""
+    """Gates come after the rows of both parts, and so do the edges that leave them."""
     parts = [JobPart("x", SERVED, 2.5), JobPart("y", Job(SERVED.tasks[:1], (), 1), 4.0)]
     runs = [
         Realization(np.full((3, 3), 6.0), np.full((2, 3), 7.0)),
