@@ -361,8 +361,8 @@ def optimality(
         makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
         ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: True where the
         policy promises to stay below it, nothing waits for a slot or a channel, and no
-        capacity changes; and ``delta_seen`` and ``certificate_seen``, the same with the
-        most flows that were active over one link at a time.
+        capacity or speed changes; and ``delta_seen`` and ``certificate_seen``, the same
+        with the most flows that were active over one link at a time.
 
     Raises
     ------
@@ -385,8 +385,10 @@ def optimality(
     most_flows = LinkContention(schedule).most
     certificate_seen = max(most_flows, 1) * run_bounds.critical_path
     rule = policy_named(policy)
-    # The proof knows no such waits.
-    waits = problem.pools or problem.job.channels or problem.cluster.changes
+    # The proof knows no such waits, and machines and links that stay as they are.
+    waits = problem.pools or problem.job.channels
+    cluster = problem.cluster
+    changes = cluster.changes or cluster.speed_changes
     return {
         "bound": run_bounds.combined,
         "bound_by": run_bounds.binding,
@@ -396,7 +398,7 @@ def optimality(
             "certificate": run_bounds.certificate,
             "delta_seen": most_flows,
             "certificate_seen": certificate_seen,
-            "kept": rule.keeps_theorem and not waits,
+            "kept": rule.keeps_theorem and not (waits or changes),
         },
     }
 

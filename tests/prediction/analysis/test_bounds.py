@@ -36,6 +36,7 @@ from emu.problem import (
     Task,
     Tuner,
 )
+from emu.problem.changes import SpeedChange
 from emu.report.run_tables import headline
 from emu.report.terminal import terminal
 from emu.scenario import Experiment, prepare
@@ -442,6 +443,20 @@ def test_the_example_is_as_short_as_can_be() -> None:
         "at most 213 s by Theorem 1 (Delta 3), "
         "213 s by the 3 flows that shared a link at a time"
     )
+
+
+def test_nothing_is_promised_where_a_machine_gets_slow() -> None:
+    """A run of 1 s takes 9.1 s on the slow machine, and the certificate says 1 s."""
+    slow = SpeedChange(0.1, "m", 0.1)
+    cluster = Cluster((Machine("m", 1.0, 1.0),), speed_changes=(slow,))
+    problem = Problem(cluster, Job((Task("a", "x"),), (), 1), Placement((0,)))
+    realization = Realization(np.array([[1.0]]), np.zeros((0, 1)))
+    schedule = simulate(problem, realization, "oes")
+
+    found = optimality(schedule, realization, "oes")
+    assert schedule.makespan == pytest.approx(9.1)
+    assert found["theorem1"]["certificate"] == 1.0
+    assert found["theorem1"]["kept"] is False
 
 
 def test_a_policy_that_may_starve_a_flow_promises_nothing() -> None:
