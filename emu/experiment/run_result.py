@@ -29,6 +29,7 @@ from emu.problem import Job, Problem, Schedule
 from emu.runs import result
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
+from emu.runs.lab_file import refuse_lab
 from emu.runs.repeats import iteration_lengths, spread_of_iterations
 from emu.runs.result import Result
 from emu.runs.retraining import list_training
@@ -414,6 +415,7 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
     if has_recorded_job(path):
         problem = "is of a virtual run, whose program keeps and evaluates its weights"
         raise DataError(problem, path=path)
+    refuse_lab(path)
     manifest = path / "manifest.json"
     with one_error(manifest):  # problem.json holds no settings
         content = read_json(manifest)

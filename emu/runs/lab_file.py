@@ -27,12 +27,15 @@ _FILE = "machines.json"
 def refuse_lab(run: Path) -> None:
     """Raise DataError where a run directory is that of a lab: it holds no schedule."""
     has_ended = (run / FILE).exists()
-    is_running = (run / _FILE).exists()
-    if has_ended or is_running:
-        raise DataError(
-            "is of a lab: its report.html shows it, `emu fit` takes what crossed",
-            path=run,
-        )
+    has_begun = (run / _FILE).exists()
+    problem = ""
+    if has_ended:
+        problem = "is of a lab: its report.html shows it, `emu fit` takes what crossed"
+    elif has_begun:
+        # It runs, or was killed: it has no report.
+        problem = "is of a lab that has not ended"
+    if problem:
+        raise DataError(problem, path=run)
 
 
 @cache

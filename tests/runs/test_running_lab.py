@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from emu.errors import DataError
+from emu.experiment.run_result import evaluate_run
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.lab_file import holder_of, running_lab
 from emu.runs.recorded_run import load_run, read_manifest
@@ -43,15 +44,26 @@ def test_what_a_killed_lab_has_left_tells_nothing_whoever_reads_it(
             holder_of(tmp_path, "a")
 
 
-@pytest.mark.parametrize("file", ["lab.json", "machines.json"])
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("lab.json", r"is of a lab: its report\.html shows it"),
+        ("machines.json", "is of a lab that has not ended$"),
+    ],
+)
 @pytest.mark.parametrize(
     "read",
-    [load_run, read_to_audit, lambda run: read_manifest(run / "manifest.json")],
+    [
+        load_run,
+        read_to_audit,
+        evaluate_run,
+        lambda run: read_manifest(run / "manifest.json"),
+    ],
 )
 def test_commands_of_runs_say_that_a_directory_is_of_a_lab(
-    read: Callable[[Path], object], file: str, tmp_path: Path
+    read: Callable[[Path], object], file: str, problem: str, tmp_path: Path
 ) -> None:
     """`emu report LAB` said that problem.json is missing."""
     (tmp_path / file).write_text("{}")
-    with pytest.raises(DataError, match=r"is of a lab: its report\.html shows it"):
+    with pytest.raises(DataError, match=problem):
         read(tmp_path)
