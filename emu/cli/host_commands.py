@@ -20,7 +20,7 @@ _RUNS = Path("runs")
 
 @app.command()
 def clean(
-    runs: Path = option("--runs DIR", "Run directories to look in.", _RUNS),
+    runs: Path | None = option("--runs DIR", "Run directories to look in (runs)."),
     json_target: JsonTarget = None,
     *,
     dry_run: bool = option("--dry-run", "Say what is there; remove nothing."),
@@ -37,9 +37,9 @@ def clean(
     DataError
         When something cannot be removed, or what is stated is no directory.
     """
-    if runs != _RUNS and not runs.is_dir():
+    if runs is not None and not runs.is_dir():
         raise DataError("is not a directory", path=runs)
-    files = find_remains(runs)
+    files = find_remains(runs or _RUNS)
     groups = list[Path]()
     with contextlib.suppress(OSError, RunError):  # /proc is not there
         groups = cpu_groups.groups_left_behind(cpu_groups.Hierarchy.find())

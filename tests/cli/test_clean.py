@@ -15,8 +15,9 @@ def test_a_stated_directory_has_to_be_there(
 ) -> None:
     """A mistyped one was answered by "nothing was left behind"."""
     monkeypatch.chdir(tmp_path)
-    mistyped = CliRunner().invoke(app, ["clean", "--runs", "rusn"])
-    assert mistyped.exit_code == 3
+    for name in ("rusn", "runs"):
+        absent = CliRunner().invoke(app, ["clean", "--runs", name])
+        assert absent.exit_code == 3
 
     # Where no run was started yet there is no directory, and nothing to remove.
     assert CliRunner().invoke(app, ["clean"]).exit_code == 0
