@@ -139,8 +139,8 @@ class SshLauncher(ChildAgents):
     ) -> None:
         """Start the agents; the token goes to their standard input.
 
-        Raises OSError when ssh cannot be started, RunError when there is no way to a
-        host.
+        Raises OSError when the log cannot be written, RunError when ssh cannot be
+        started or there is no way to a host.
         """
         environment = dict(os.environ)
         environment.pop("EMU_TOKEN", None)  # of another run, maybe
@@ -154,10 +154,17 @@ class SshLauncher(ChildAgents):
                 f"{self._agent} {shlex.join(arguments)}"
             )
             order = f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
-            await self.start_child(
-                f"ssh to {host}",
-                [*self._ssh, host, order],
-                log,
-                environment=environment,
-                said=line,
-            )
+            try:
+                await self.start_child(
+                    f"ssh to {host}",
+                    [*self._ssh, host, order],
+                    log,
+                    environment=environment,
+                    said=line,
+                )
+            except OSError as error:
+                program = self._ssh[0]
+                if error.filename != program:
+                    raise
+                problem = f"{printable(program)}: {error.strerror} (EMU_SSH decides)"
+                raise RunError(f"cannot start {problem}") from error

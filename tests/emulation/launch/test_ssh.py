@@ -235,8 +235,16 @@ def test_an_ssh_that_is_not_there_is_named(
         finally:
             await launcher.aclose(0.0)
 
+    problem = f"cannot start {missing}: No such file or directory (EMU_SSH decides)"
     with (
         asyncio.Runner(loop_factory=loop) as runner,
-        pytest.raises(FileNotFoundError, match=re.escape(str(missing))),
+        pytest.raises(RunError, match=re.escape(problem)),
     ):
         runner.run(start())
+
+
+def test_a_log_that_cannot_be_written_is_no_fault_of_ssh(tmp_path: Path) -> None:
+    launcher = SshLauncher(["localhost"], ssh="/nope")
+    log = tmp_path / "absent" / "log"
+    with pytest.raises(FileNotFoundError, match="absent"):
+        asyncio.run(launcher.start(("127.0.0.1", 9), TOKEN, log, []))
