@@ -151,3 +151,16 @@ def test_bytes_per_second_have_the_unit_of_the_busiest_moment(tmp_path: Path) ->
     assert traffic.get_ylabel() == "between machines (MB/s)"
     _, top = traffic.get_ylim()
     assert most / 1e6 <= top < 1.2 * most / 1e6
+
+
+def test_the_unit_is_that_of_the_busiest_run_wherever_it_stands(
+    tmp_path: Path,
+) -> None:
+    busy = recorded(tmp_path / "busy")
+    slow = recorded(
+        tmp_path / "slow",
+        **{"cluster.machines": [{"name": n, "nic": "1 Mbit/s"} for n in ("a", "b")]},
+    )
+    for runs in ([busy, slow], [slow, busy]):
+        (traffic,) = plot_comparison(runs, ["a", "b"], [], Window()).axes
+        assert traffic.get_ylabel() == "between machines (MB/s)"

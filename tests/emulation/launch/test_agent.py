@@ -244,6 +244,7 @@ def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
         ("--patience=nan", "--patience: found 'nan', write seconds, 0 or more"),
         ("--patience=inf", "--patience: found 'inf', write seconds, 0 or more"),
         ("--patience=-1", "--patience: found '-1', write seconds, 0 or more"),
+        ("--allow=/net.py:Net", "/net.py:Net is neither module:Class nor net.py:Net"),
         ("--name=a\tb", r"--name: 'a\\tb' holds what cannot be printed"),
     ],
 )
