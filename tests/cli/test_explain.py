@@ -195,8 +195,9 @@ def test_a_row_says_what_its_run_lacks(
 
 def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", policy="maxmin")
+    again = write_run(tmp_path / "again")
     picture = tmp_path / "runs.svg"
-    result = call("compare", run, run, other, "--json", "-", "--out", picture)
+    result = call("compare", run, again, other, "--json", "-", "--out", picture)
     rows = {row["name"]: row for row in json.loads(result.stdout)}
 
     assert {name: row["runs"] for name, row in rows.items()} == {

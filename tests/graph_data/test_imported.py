@@ -359,7 +359,8 @@ def test_columns_of_features_are_listed_and_cleared(
     assert emu("import", str(edges), "-o", "in-columns", *options).exit_code == 0
     cut = open_columns(open_dataset("in-columns"), blocks).folder
 
-    assert f"by columns, {len(blocks)} parts" in " ".join(
+    parts = "1 part" if len(blocks) == 1 else f"{len(blocks)} parts"
+    assert f"by columns, {parts}" in " ".join(
         kept.origin for kept in list_data() if kept.name == "in-columns"
     )
     assert emu("data", "clear", "in-columns").exit_code == 0

@@ -33,7 +33,7 @@ job:
   flows: [{from: a, to: b, volume: 20 B}]
 events:
 """
-FALLS = "  - {at: 2 s, machine: m0, nic: {in: 10 B/s, out: 1 B/s}}\n"
+FALLS = "  - {at: 2 s, machine: m0, nic: {in: 9 B/s, out: 1 B/s}}\n"
 RISES = "  - {at: 8 s, link: core, bandwidth: 10 B/s}\n"
 #: 5 B by 2 s, 1 B/s from then on.
 END = 2 + 15 + 1
@@ -45,7 +45,7 @@ def test_nics_and_links_change() -> None:
     assert scenario.to_cluster().changes == (
         CapacityChange(8.0, "core", 10.0),
         CapacityChange(2.0, "m0 out", 1.0),
-        CapacityChange(2.0, "m0 in", 10.0),
+        CapacityChange(2.0, "m0 in", 9.0),
     )
     experiment = prepare(scenario)
     assert experiment.simulate().makespan == pytest.approx(END)

@@ -46,7 +46,7 @@ def test_unlimited_credit_meets_the_memory_limit(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
     problem, realization = ahead(8)
-    with pytest.raises(RunError, match=r"b .*a->b.*credit window") as caught:
+    with pytest.raises(RunError, match=r"b .*a->b.*credit_window") as caught:
         run(problem, realization, tmp_path, memory_limit=3.2e6)
     leftovers.note()
 
