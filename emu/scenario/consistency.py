@@ -489,14 +489,15 @@ def scenario_errors(
     """Return (where, what is wrong), the parameters as of `consistency_errors`."""
     if not scenario.jobs:
         problems = consistency_errors(scenario, wrong, timed=timed)
-        return [*problems, *_joint_errors(scenario)]
+        if "jobs" not in wrong:
+            problems += _joint_errors(scenario)
+        return problems
 
     problems = _errors_of_jobs(scenario, wrong, timed=timed)
     states_placement = scenario.placement != PlacementSection()
     if scenario.place_jobs == "sequential" and states_placement:
-        trail: Trail = ("placement",)
         problem = "write it into each of the jobs, or place_jobs: joint"
-        problems.append((trail, problem))
+        problems.append((("placement",), problem))
     problems += _machine_errors(scenario)
     problems += _cost_errors(scenario)
     problems += _until(scenario)
@@ -507,12 +508,11 @@ def scenario_errors(
         job = scenario.to_job(train_vertices=1, pins=False)
         problems += _kill_problems(scenario, job)
     if scenario.profile is not None:
-        trail = ("profile",)
         problem = "a profile is of one job, write times into each of the jobs"
-        problems.append((trail, problem))
+        problems.append((("profile",), problem))
     for key in ("loss", "accuracy"):
         if getattr(scenario.expect, key) is not None:
-            trail = ("expect", key)
+            trail: Trail = ("expect", key)
             problem = "this is of one job, remove this key"
             problems.append((trail, problem))
     return problems

@@ -350,6 +350,15 @@ def test_keys_of_several_jobs_are_refused_of_one(key: dict[str, str]) -> None:
     assert [caught.value.key] == [*key]
 
 
+def test_keys_of_several_jobs_are_right_where_one_of_these_is_wrong() -> None:
+    """The jobs are not read then; only what is wrong in them was to be said."""
+    content = crowded() | {"place_jobs": "joint", "joint_cost": "sum"}
+    content["jobs"][0]["job"]["system"] = "custon"
+    with pytest.raises(ScenarioError) as caught:
+        loads(json.dumps(content))
+    assert "is of several jobs" not in str(caught.value)
+
+
 @given(st.lists(st.sets(st.sampled_from(["tpu", "fpga", "lustre"])), min_size=1))
 def test_a_resource_is_known_if_one_of_the_jobs_demands_it(
     demanded: list[set[str]],
