@@ -428,7 +428,7 @@ def placement_text(step: TaskMove) -> str:
 
     writer = YAML(typ="safe", pure=True)
     writer.default_flow_style = None  # a line per task would be too long to look at
-    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment] # so it is documented
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment] # ruamel documents False
     writer.width = _PASTED_WIDTH
     text = io.StringIO()
     writer.dump(content, text)

@@ -402,7 +402,7 @@ def _computer(result: Result) -> Iterator[Fact]:
         startup = result["startup"]
         start = format_duration(startup["seconds"], 2)
         note = f"wall time, after {start} to start"
-        # Nobody counts the memory of processes on other hosts, or behind kernel NICs.
+        # The memory of processes on other hosts, or behind kernel NICs, is not counted.
         if startup["memory"]:
             memory = format_size(startup["memory"])
             note = f"{note}; processes hold {memory}"

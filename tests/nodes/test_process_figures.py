@@ -221,7 +221,7 @@ class Held:
 
     iteration = 0
     released = 0
-    payload: dict[str, Any] = {}  # noqa: RUF012 -- nobody writes to it
+    payload: dict[str, Any] = {}  # noqa: RUF012 -- it is only read
 
     def release(self) -> None:
         """Give it back."""

@@ -208,18 +208,18 @@ def test_a_host_has_a_core_at_least(cpus: object, cores: int) -> None:
 def test_a_pause_of_the_coordinator_explains_what_follows_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pause of 3 s, longer than the 2 s of patience, is told of for 4 s after it."""
+    """A pause of 3 s, longer than the 2 s of patience, is named for 4 s after it."""
     clock = SimpleNamespace(now=10.0)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr(peers, "this_host", clock)
     standstill = Standstill(2.0)
-    told = []
+    stories = []
     for now in (12.0, 15.0, 16.5, 18.0, 19.0, 20.5):
         clock.now = now
-        told.append(standstill.story())
+        stories.append(standstill.story())
 
-    assert told[0] == told[5] == ""
-    assert all("still for 3.0 s of wall time" in story for story in told[1:5])
+    assert stories[0] == stories[5] == ""
+    assert all("still for 3.0 s of wall time" in story for story in stories[1:5])
 
 
 def test_a_further_run_takes_its_own_lines_out_of_the_log(tmp_path: Path) -> None:
