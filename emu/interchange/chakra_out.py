@@ -67,7 +67,7 @@ def write_traces(
     counts = {
         f"coflow, job or expected time that {rule} goes by": groups,
         "link between machines": len(problem.cluster.shared_links),
-        "change of a machine": len(problem.cluster.changes),
+        "change of a machine": len(problem.cluster.links.steps.rows),
         "pool that tasks share": len(problem.pools),
         "flow that reads the newest": len(newest_flows),
     }

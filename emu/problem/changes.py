@@ -91,7 +91,8 @@ class CapacitySteps:
     """The capacity of every port as steps over time.
 
     ``start``: bytes per second of every port at time 0. ``rows``: time, port and new
-    capacity of every change, in the order of their times, shape (changes, 3).
+    capacity of every change to another one, in the order of their times, shape
+    (changes, 3).
 
     Raises ValueError when a change is of no link, a time is not positive and finite, a
     capacity is negative or not finite, or two changes of a link are of one time.
@@ -108,8 +109,16 @@ class CapacitySteps:
         self._start = start
         self._known: dict[int, Steps] = {}
 
-        rows = [(time, ports[link], capacity) for link, time, capacity in entries]
-        rows.sort()
+        stated = [(time, ports[link], capacity) for link, time, capacity in entries]
+        stated.sort()
+        present = start.tolist()
+        rows = []
+        for time, port, capacity in stated:
+            # To the same capacity it would be an event without an effect, at which
+            # some rules look at their flows anew.
+            if capacity != present[port]:
+                present[port] = capacity
+                rows.append((time, port, capacity))
         flat = np.array(rows, dtype=np.float64)
         self.rows: Floats = flat.reshape(-1, 3)
 

@@ -150,12 +150,10 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
 def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """Return the cluster whose capacities and speeds change as the faults have it, too.
 
-    A stated change to the capacity that a link has already is left out.
-
     Raises ValueError when there is no such link or machine, or one stands still for
     good.
     """
-    if not (faults or cluster.changes):
+    if not faults:
         return cluster
 
     by_link = defaultdict[str, list[Fault]](list)
@@ -165,18 +163,18 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         faults_of_subject = by_subject[fault.subject]
         faults_of_subject.append(fault)
 
-    stated = defaultdict[str, dict[float, float]](dict)
-    for change in cluster.changes:
-        stated_of_link = stated[change.link]
-        stated_of_link[change.time] = change.capacity
-
     start = {link.name: link.capacity for link in cluster.links}
-    changes: list[CapacityChange] = []
-    for name in {**stated, **by_link}:
+    # What is stated of a link with faults is stated anew, times their factors.
+    changes = [change for change in cluster.changes if change.link not in by_link]
+    for name, faults_of_link in by_link.items():
         if name not in start:
             raise ValueError(f"no link is called {name}")
-        factors = dict(_factors(by_link[name]))
-        changes += _changes_of(name, start[name], stated[name], factors)
+        stated = {}
+        for change in cluster.changes:
+            if change.link == name:
+                stated[change.time] = change.capacity
+        factors = dict(_factors(faults_of_link))
+        changes += _changes_of(name, start[name], stated, factors)
 
     # Scenarios state no changes of speed: all that there are come from faults.
     speeds = []
@@ -199,16 +197,11 @@ def _changes_of(
     """Yield what a link has, by the capacities and the factors from some times on."""
     capacity = start
     factor = 1.0
-    present = start
     times = sorted({*stated, *factors})
     for time in times:
         capacity = stated.get(time, capacity)
         factor = factors.get(time, factor)
-        reduced = capacity * factor
-        # A change to the same capacity would be an event without an effect.
-        if reduced != present:
-            present = reduced
-            yield CapacityChange(time, link, present)
+        yield CapacityChange(time, link, capacity * factor)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,8 @@ class _Simulation:
         self._queues: defaultdict[int, list[int]] = defaultdict(list)
         """Tasks that waited at each look of a tuner."""
         self._rated: list[Flow] = []
+        self._capacity: dict[str, float] = {}
+        """What every link had when rates were computed last."""
         self._demotion = inf
         """When the first coflow of ``aalo`` changes its queue."""
 
@@ -343,12 +345,9 @@ class _Simulation:
         if self._active.keys() != last_rates.keys():
             return True
 
-        crossed_links = set[str]()
+        capacity = list_capacities(self._problem, self._now)
         for flow in self._active.values():
-            crossed_links.update(flow.hops)
-        for change in self._cluster.changes:
-            is_now = change.time == self._now
-            if is_now and change.link in crossed_links:
+            if any(capacity[port] != self._capacity[port] for port in flow.hops):
                 return True
         return self._now >= self._demotion
 
@@ -357,6 +356,7 @@ class _Simulation:
         capacity = list_capacities(self._problem, self._now)
         note_coflows(self._rated, flows, self._now)
         self._rated = flows
+        self._capacity = capacity
         for flow in flows:
             flow.rate = 0.0
             flow.alone = min(capacity[port] for port in flow.hops)

@@ -341,7 +341,7 @@ def check_carried(problem: Problem) -> None:
 
     for is_stated, key, words in (
         (cluster.shared_links, "cluster", "links beside NICs"),
-        (cluster.changes, "events", "capacities that change"),
+        (cluster.links.steps.rows.size, "events", "capacities that change"),
         (are_slanted, "cluster.machines", "latencies that differ by direction"),
         (cluster.speed_changes, "events", "machines that are slow or paused"),
         (cluster.tuners, "job", "tuned slots"),

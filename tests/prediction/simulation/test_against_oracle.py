@@ -18,6 +18,7 @@ from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import expectation
 from emu.prediction.simulation import makespan, rounding_effect, simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -99,6 +100,26 @@ def test_random_problems_whose_capacities_change(
     policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
     assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["omcoflow", "omcoflow_gamma", "weighted_maxmin"])
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_to_what_is_there_are_no_events(policy: str, seed: int) -> None:
+    """Rules that look at what is left of flows would give them other rates there."""
+    rng = np.random.default_rng(seed)
+    problem, realization = random_problem(rng, links=True)
+    changes = [
+        CapacityChange(time, link.name, link.capacity)
+        for link in problem.cluster.links
+        for time in (0.3, 1.7, 4.1, 9.9)
+    ]
+    cluster = replace(problem.cluster, changes=tuple(changes))
+    stated = replace(problem, cluster=cluster)
+
+    expected = simulate(problem, realization, policy)
+    found = simulate(stated, realization, policy)
+    np.testing.assert_array_equal(found.flow_end, expected.flow_end)
+    assert_equal(stated, realization, policy)
 
 
 @pytest.mark.parametrize("policy", RULES)
