@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from emu.host.files import whole_file
 from emu.interchange.protobuf import encode, write_varint
-from emu.problem import Problem, Realization
+from emu.problem import Job, Problem, Realization
 
 #: Types of nodes by their numbers in et_def.proto.
 _COMP = 4
@@ -25,6 +25,9 @@ _RECEIVE = 6
 
 #: Rules that know flows and what is left of them alone.
 _BY_FLOW = {"oes", "maxmin", "none", "fifo", "mrtf", "mrtf_exclusive"}
+
+#: Those that send flows one before the other: which goes first of two that tie counts.
+_IN_ORDER = {"fifo", "mrtf", "mrtf_exclusive"}
 
 #: Attributes of a node, or of a whole trace, by name.
 Attributes: TypeAlias = dict[str, str | int | float]
@@ -66,6 +69,7 @@ def write_traces(
     groups = 0 if is_by_flow else len(job.edges)
     counts = {
         f"coflow, job or expected time that {rule} goes by": groups,
+        "flow that ties go by the iteration of": _count_ties(job, rule),
         "link between machines": len(problem.cluster.shared_links),
         "change of a machine": len(problem.cluster.links.steps.rows),
         "pool that tasks share": len(problem.pools),
@@ -73,6 +77,17 @@ def write_traces(
     }
     # The plus drops what counts 0.
     return +Counter(counts)
+
+
+def _count_ties(job: Job, rule: str) -> int:
+    """Return how many edges have flows whose turn may depend on their iterations."""
+    # What reads a trace has one iteration: of flows that tie it takes the lower rank.
+    if job.iterations == 1:
+        return 0
+    if rule in _IN_ORDER:
+        return len(job.edges)
+    counts = Counter(edge.channel for edge in job.edges if edge.channel)
+    return sum(count for count in counts.values() if count > 1)
 
 
 def _ranks(problem: Problem) -> list[int]:
