@@ -15,7 +15,7 @@ from typing import Any
 #: Characters of a text from outside that a line of ours shows.
 SHOWN = 300
 #: Paths are cut nowhere: whoever copies one is to find the file.
-_LONG_WORD = re.compile(rf"\w{{{SHOWN},}}")
+_LONG_WORD = re.compile(rf"\w{{{SHOWN + 1},}}")
 #: What JSON writes for characters that would end a script element or begin another.
 _SCRIPT_ESCAPES = str.maketrans(
     {

@@ -21,8 +21,8 @@ Where sources state nothing, this is our reading:
 - "Remaining" is of the flow in question. Remaining times are those of the flow alone on
   its hops.
 - Ties are broken by the iteration served, then by the names of the destination and the
-  source, never by the order in the file. Under rules that order coflows so are the
-  flows of one coflow that take what is left.
+  source, never by the order of tasks or edges in the file. Under rules that order
+  coflows so are the flows of one coflow that take what is left.
 - Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
   scheduler does not have the ones to come: the means of a profile, at the capacities
   of time 0 for all that has not begun.

@@ -58,6 +58,8 @@ names = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=40))
 
 
 @given(names)
+@example("x" * SHOWN)
+@example("x" * (SHOWN + 1))
 def test_name_that_is_taken_is_shown_as_it_is(name: str) -> None:
     odd = len(name) > SHOWN or not name.strip() or not name.isprintable()
     if odd:

@@ -36,8 +36,8 @@ def scaled(drawn: Drawn, times: float, volumes: float, rates: float) -> Drawn:
     )
 
 
-def shuffled(drawn: Drawn, seed: int) -> Drawn:
-    """Write tasks, edges and machines down in another order."""
+def shuffled(drawn: Drawn, seed: int, *, machines_too: bool) -> Drawn:
+    """Write tasks and edges down in another order, maybe machines as well."""
     (problem, realization), rng = drawn, np.random.default_rng(seed)
     job = problem.job
     tasks, edges, machines = (
@@ -45,6 +45,8 @@ def shuffled(drawn: Drawn, seed: int) -> Drawn:
         for things in (job.tasks, job.edges, problem.cluster.machines)
     )
     place = np.argsort(tasks).tolist()
+    if not machines_too:
+        machines.sort()
     return (
         Problem(
             Cluster(tuple(problem.cluster.machines[m] for m in machines)),
@@ -80,8 +82,9 @@ def test_makespans_are_homogeneous_in_time(
 ) -> None:
     expected = factor * makespan(*drawn, policy)
 
-    assert makespan(*scaled(drawn, factor, factor, 1.0), policy) == expected
     assert makespan(*scaled(drawn, factor, 1.0, 1 / factor), policy) == expected
+    if policy != "aalo":  # whose queues end at 10 MB times a power of 10
+        assert makespan(*scaled(drawn, factor, factor, 1.0), policy) == expected
 
 
 @pytest.mark.parametrize("policy", [rule for rule in RULES if rule != "aalo"])  # 10 MB
@@ -100,7 +103,10 @@ def test_bytes_and_bandwidths_scale_together(
 def test_the_order_in_the_file_changes_nothing(
     policy: str, drawn: Drawn, seed: int
 ) -> None:
-    assert makespan(*shuffled(drawn, seed), policy) == pytest.approx(
+    """But that of machines under sincronia: the first of equally full ports counts."""
+    another = shuffled(drawn, seed, machines_too=policy != "sincronia")
+
+    assert makespan(*another, policy) == pytest.approx(
         makespan(*drawn, policy), rel=1e-9, abs=1e-9
     )
 
