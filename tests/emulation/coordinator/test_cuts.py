@@ -48,6 +48,7 @@ def test_a_cut_is_kept_when_all_states_are_there() -> None:
             keeper.add(part.task, part)
         await keeper.finish()
         keeper.check()
+        assert not keeper._coming  # a whole cut is let go of
 
     asyncio.run(gather())
 
@@ -162,7 +163,8 @@ def test_who_begins_with_what() -> None:
     first, later = (CutPlan(BEGINS, 2, print, start) for start in (Cut(0, {}), cut))
     assert first.owners == ("ps0", "ps1")
     assert first.parts_for(["w0", "ps0"]) == []
-    assert [part.task for part in later.parts_for(["w0"])] == ["ps0", "ps1"]
+    parts = later.parts_for(["w0"])
+    assert [(part.task, part.iteration) for part in parts] == [("ps0", 4), ("ps1", 4)]
     assert [part.task for part in later.parts_for(["ps1"])] == ["ps1"]
     # Two tasks of a process begin with a state each.
     both = later.parts_for(["ps1", "ps0", "ps1"])
@@ -177,3 +179,9 @@ def test_cuts_of_a_later_attempt_are_numbered_as_of_the_whole_job() -> None:
     for n in (10, 20):
         with pytest.raises(NodeMisbehaved, match="not asked for"):
             keeper.add("ps0", state("ps0", n)[0])
+
+    # They are before multiples of their interval, wherever this attempt began.
+    rarer = CutKeeper(JOB, CutPlan(BEGINS, 4, lambda _: None, Cut(10, {})))
+    rarer.add("ps0", state("ps0", 12)[0])
+    with pytest.raises(NodeMisbehaved, match="not asked for"):
+        rarer.add("ps0", state("ps0", 14)[0])

@@ -26,9 +26,15 @@ class Halfway:
     """The two-machine example, stopped wherever a test wants it."""
 
     def __init__(
-        self, *, timed: bool = True, grow: float = 1.0, then: float = 1.0
+        self,
+        *,
+        timed: bool = True,
+        grow: float = 1.0,
+        then: float = 1.0,
+        first: int = 0,
+        credit: int | None = None,
     ) -> None:
-        self.problem, small = two_machine_example(2)
+        self.problem, small = two_machine_example(2, credit=credit)
         times = small.times * [1.0, then]
         self.realization = Realization(times, small.volumes * grow)
         self.outlet = PerfectProcesses(self.problem, self.realization)
@@ -39,6 +45,7 @@ class Halfway:
             self.outlet,
             patience=PATIENCE,
             timed=timed,
+            first=first,
         )
 
     def until(self, instants: int) -> Deadlines:
@@ -225,6 +232,39 @@ def test_a_task_that_waits_for_a_later_iteration_is_named_with_it() -> None:
     while "p0 in iteration 1" not in half.deadlines.doing("p0"):
         take_in(half.run, *half.outlet.next_events())
     assert half.deadlines.doing("p0") == "task p0 in iteration 1"
+
+
+def test_a_later_attempt_numbers_iterations_as_of_the_whole_job() -> None:
+    """What it calls iteration 0 is number 7 of the job."""
+    half = Halfway(first=7)
+    deadlines = half.until(0)
+    assert deadlines.doing("s1") == "task s1 before iteration 7"
+    assert deadlines.doing("g0") == (
+        "task g0 in iteration 7, awaited by s0 for its iteration 7, s1 for its "
+        "iteration 7"
+    )
+    assert deadlines.story().startswith("task g0 runs iteration 7, due at 1.000 s")
+
+    for _ in range(2):
+        take_in(half.run, *half.outlet.next_events())
+    assert deadlines.doing("s1") == "receiving g0->s1 of iteration 7"
+    assert "waits for the flow g0->s1 of iteration 7" in deadlines.story()
+    assert deadlines._last_seen(0) == "g0 was last seen ending iteration 8 at 2.000 s"
+    while not half.run.finished:
+        take_in(half.run, *half.outlet.next_events())
+    assert deadlines.doing("w0") == "task w0 after its last iteration 8"
+
+
+def test_who_waits_for_a_credit_alone_is_not_named() -> None:
+    """With a window of one the stores wait for the worker's credit, not for data."""
+    half = Halfway(credit=1)
+    begin(half.run, half.problem)
+    while "w0 in iteration 0" not in half.deadlines.doing("w0"):
+        take_in(half.run, *half.outlet.next_events())
+
+    assert half.deadlines.doing("w0") == (
+        "task w0 in iteration 0, awaited by p0 for its iteration 0"
+    )
 
 
 def test_a_task_between_two_iterations_has_not_done_its_last() -> None:

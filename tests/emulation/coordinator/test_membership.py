@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,16 +14,41 @@ from typing import Any, cast
 import pytest
 
 from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator import membership as membership_module
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.peers import Process, Severity
 from emu.emulation.network.rings import SMALLEST, create_rings, join_rings
+from emu.emulation.shaping import Tls
 from emu.errors import NodeLost, NodeMisbehaved
+from emu.host.this_host import this_host
 
 
 def membership_of(folder: Path) -> Membership:
     """Return the members of a run before the first process has joined."""
     deadlines = SimpleNamespace(doing=lambda _: "", story=lambda: "")
     return Membership(RunSettings(), folder / "log", cast("Any", deadlines))
+
+
+@pytest.mark.parametrize(
+    ("listen", "own_network", "tls", "encrypted"),
+    [
+        ("127.0.0.1", False, "control", False),
+        ("127.0.0.1", False, "all", True),
+        ("10.0.0.1", False, "control", True),
+        ("10.0.0.1", True, "control", False),
+    ],
+)
+def test_what_leaves_this_host_is_encrypted(
+    tmp_path: Path, listen: str, tls: Tls, *, own_network: bool, encrypted: bool
+) -> None:
+    """A socket that was handed over listens in a network of our own."""
+    deadlines = SimpleNamespace(doing=lambda _: "", story=lambda: "")
+    with contextlib.closing(socket.socket()) as sock:
+        handed_over = sock if own_network else None
+        settings = RunSettings(listen=listen, listening=handed_over, tls=tls)
+        membership = Membership(settings, tmp_path / "log", cast("Any", deadlines))
+
+    assert (membership._server._tls is not None) == encrypted
 
 
 async def test_who_is_woken_for_something_else_waits_for_the_cause(
@@ -38,6 +64,20 @@ async def test_who_is_woken_for_something_else_waits_for_the_cause(
     with pytest.raises(NodeLost, match="it was killed"):
         await membership.events(math.inf)
     membership._mail.close()
+
+
+async def test_who_was_killed_is_named_without_waiting_for_another_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership_module, "_CAUSE_SHOWS", math.inf)
+    membership = membership_of(tmp_path)
+    membership._report(Severity.KILLED, NodeLost("it was killed"), ago=5.0)
+    reported = this_host.monotonic()
+    with pytest.raises(NodeLost, match="it was killed") as caught:
+        await membership.events(math.inf)
+    membership._mail.close()
+
+    assert reported - 10.0 < caught.value.seen < reported
 
 
 def test_ends_of_no_run_are_refused_before_the_next(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,6 +152,48 @@ async def test_who_waits_is_woken_and_gets_what_comes_in_the_same_turn() -> None
         mail.put("b")
 
         assert await waiting == ["a", "b"]
+
+
+class CountedAlarm:
+    """An alarm that rings when a test wants it."""
+
+    def __init__(self, _loop: object, ring: Callable[[], None]) -> None:
+        self.ring = ring
+        self.settings = list[float]()
+
+    def set(self, wall: float) -> None:
+        """Note when it is to ring."""
+        self.settings.append(wall)
+
+    def close(self) -> None:
+        """Do without."""
+
+
+async def test_an_alarm_is_set_once_for_a_time_until_it_has_rung(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is set already takes no system call; after it rang it is set anew."""
+    alarms: list[CountedAlarm] = []
+
+    def alarm(loop: object, ring: Callable[[], None]) -> CountedAlarm:
+        alarms.append(CountedAlarm(loop, ring))
+        return alarms[-1]
+
+    monkeypatch.setattr(peers, "Alarm", alarm)
+    with closing(Mailbox[int]()) as mail:
+
+        async def waits(end: Callable[[], None]) -> list[int]:
+            waiting = asyncio.ensure_future(mail.everything(5.0))
+            await asyncio.sleep(0)
+            end()
+            return await waiting
+
+        assert await waits(lambda: mail.put(1)) == [1]
+        assert await waits(lambda: mail.put(2)) == [2]
+        assert alarms[0].settings == [5.0]
+        assert await waits(alarms[0].ring) == []
+        assert await waits(alarms[0].ring) == []
+        assert alarms[0].settings == [5.0, 5.0]
 
 
 async def test_a_waiter_that_gave_up_loses_nothing() -> None:

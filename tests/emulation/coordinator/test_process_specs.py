@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import msgpack
 import numpy as np
 import pytest
 
 from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator import process_specs as process_specs_module
 from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.process_specs import (
     _machine_weights,
@@ -76,7 +78,7 @@ def test_a_process_reserves_what_its_first_iterations_bring(
     problem, realization = two_machine_example(3, credit=2)
     tasks = tuple(replace(task, program=program) for task in problem.job.tasks)
     problem = replace(problem, job=replace(problem.job, tasks=tasks))
-    job, volumes = problem.job, realization.volumes
+    job, volumes = problem.job, realization.volumes * [1.0, 2.0, 4.0]
     sampler = job.processes["s0"]
 
     sizes = receive_sizes(problem, sampler, volumes, RunSettings(byte_scale=1e6))
@@ -87,6 +89,7 @@ def test_a_process_reserves_what_its_first_iterations_bring(
     edges = [e for e in job.in_edges(sampler[0]) if not job.edges[e].credit]
     expected = [int(volumes[e, n] * 1e6) for n in range(rounds) for e in edges]
     assert sizes == expected
+    assert len({*expected}) == rounds
     assert tight == expected[: len(tight)]
     assert sum(tight) < 2.5e7
 
@@ -131,6 +134,16 @@ def test_an_end_of_an_edge_has_every_field_of_it() -> None:
     assert edge_end(problem, 0, incoming=True).sent == 5
 
 
+def test_a_task_has_as_many_iterations_as_its_own_job() -> None:
+    tasks = (Task("a", "x"), Task("b", "x", iterations=2))
+    cluster = Cluster((Machine("m0", 1.0, 1.0),))
+    problem = Problem(cluster, Job(tasks, (), 5), Placement((0, 0)))
+    realization = Realization(np.ones((2, 5)), np.zeros((0, 5)))
+    specs = process_specs(problem, RunSettings(), realization)
+
+    assert [spec.tasks[0].iterations for spec in specs] == [5, 2]
+
+
 def test_tasks_that_make_cuts_know_when_and_who_begins_with_which() -> None:
     """Two servers keep state, and the worker begins with both."""
     tasks = (Task("ps0", "ps"), Task("ps1", "ps"), Task("w0", "w"))
@@ -171,6 +184,37 @@ def test_a_host_has_a_port_for_each_of_its_processes(
     command = " and one for this command" if extra else ""
     with pytest.raises(ScenarioError, match=f"a needs {needs} ports.*{command}"):
         check_ports(ports, hosts, extra=extra)
+
+
+def test_processes_share_what_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six tasks in two processes: each may take half of what there is."""
+    problem, realization = two_machine_example(1)
+    machine_of = problem.placement.machine_of
+    tasks = [
+        replace(task, program="own:Computes", process=f"of{machine_of[number]}")
+        for number, task in enumerate(problem.job.tasks)
+    ]
+    problem = replace(problem, job=replace(problem.job, tasks=tuple(tasks)))
+    members = problem.job.processes["of1"]
+    settings = RunSettings(byte_scale=1.0)
+    monkeypatch.setattr(process_specs_module, "_RESERVED", 1e9)
+    all_sizes = receive_sizes(problem, members, realization.volumes, settings)
+    assert len(all_sizes) > 1
+
+    monkeypatch.setattr(process_specs_module, "_RESERVED", 2 * sum(all_sizes) + 1)
+    sizes = receive_sizes(problem, members, realization.volumes, settings)
+    assert sizes == all_sizes
+
+
+def test_edges_have_ports_of_their_own_where_nics_are_of_the_kernel() -> None:
+    problem, realization = two_machine_example(1)
+    nics = cast("Any", object())
+    for settings, port in (
+        (RunSettings(), None),
+        (RunSettings(kernel_nics=nics), 8192),
+    ):
+        specs = process_specs(problem, settings, realization)
+        assert {spec.source_port for spec in specs} == {port}
 
 
 def test_real_computation_has_no_times() -> None:

@@ -230,6 +230,14 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
     assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1]), (5.0, [1], [])]
 
 
+def test_other_bytes_than_were_announced_are_named_with_their_flow() -> None:
+    online, _, _ = sharing_a_port(10.0, 30.0)
+    with pytest.raises(
+        NodeMisbehaved, match=r": 29 of 30 bytes of edge 1, iteration 0 arrived$"
+    ):
+        take_in(online, FlowEnded(1, 0, 5.0, 29.0))
+
+
 def test_how_far_a_run_is() -> None:
     """Of two flows at 5 bytes/s one is served at 3 s, and arrives at 3.5."""
     online, _, _ = sharing_a_port(10.0, 30.0)
@@ -241,6 +249,21 @@ def test_how_far_a_run_is() -> None:
     assert (online.progress(3.2).ended, online.progress(3.2).rate) == (2, 10.0)
     take_in(online, FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0))
     assert (online.progress(5.0).ended, online.progress(5.0).rate) == (2, 0.0)
+
+
+def test_who_watches_hears_when_a_gate_began_and_ended() -> None:
+    """A gate opens at 1 s, when its input has ended, and holds for 2 s."""
+    tasks = (Task("a", "x"), Task("gate", "x", gate=True), Task("b", "x"))
+    job = Job(tasks, (Edge(0, 1), Edge(1, 2)), 1)
+    cluster = Cluster((Machine("m0", 1.0, 1.0),))
+    problem = Problem(cluster, job, Placement((0, 0, 0)))
+    realization = Realization(np.array([[1.0], [2.0], [1.0]]), np.zeros((2, 1)))
+    outlet = PerfectProcesses(problem, realization)
+    drive(problem, realization, "oes", processes=outlet)
+
+    (gate,) = [end for end in outlet.ended if getattr(end, "task", None) == 1]
+    assert isinstance(gate, TaskEnded)
+    assert (gate.iteration, gate.start, gate.began, gate.end) == (0, 1.0, 1.0, 3.0)
 
 
 def test_orders_leave_before_anything_is_noted() -> None:

@@ -216,6 +216,7 @@ def driver_of(
     *,
     patience: float = 1.0,
     timed: bool = True,
+    first: int = 0,
 ) -> tuple[SchedulerDriver, Recorder, Deadlines]:
     """Return a driver that has not begun, and what it notes and watches with."""
     profile = Profile(realization.times, realization.volumes)
@@ -223,7 +224,7 @@ def driver_of(
     scheduler = Scheduler(problem, policy, profile, least, realization.times)
     desk = Desk(problem, scheduler)
     recorder = Recorder(problem, scheduler, desk)
-    deadlines = Deadlines(problem, scheduler, desk, patience)
+    deadlines = Deadlines(problem, scheduler, desk, patience, first)
     driver = SchedulerDriver(scheduler, desk, recorder, outlet)
     return driver, recorder, deadlines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from emu.emulation.network.authentication import (
     Strangers,
     derive_key,
     edge_keys,
+    enter_port,
 )
 from emu.emulation.network.control import (
     ControlConnection,
@@ -379,6 +381,20 @@ async def test_two_messages_of_a_receiver_in_one_segment(
                     await open_unpaced(middle.address, 0, key)
     finally:
         await server.aclose()
+
+
+async def test_who_tries_again_has_the_time_that_is_left() -> None:
+    rests: list[float] = []
+
+    async def enter(rest: float) -> None:
+        rests.append(rest)
+        raise NodeLost(f"refused; {AGAIN}")
+
+    with pytest.raises(NodeLost, match="refused"):
+        await enter_port(enter, 0.1)
+
+    assert rests[0] == 0.1
+    assert all(later < earlier for earlier, later in pairwise(rests))
 
 
 async def test_nobody_there_is_not_taken_for_a_stranger() -> None:

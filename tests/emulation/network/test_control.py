@@ -10,23 +10,36 @@ from typing import Any
 
 import pytest
 
-from emu.emulation.network.authentication import Identity, Strangers
+from emu.emulation.network.authentication import (
+    AGAIN,
+    Challenge,
+    Identity,
+    Strangers,
+)
 from emu.emulation.network.control import (
     ControlConnection,
     ControlServer,
+    _connect,
     connect_control,
 )
 from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import Kind, WireLimits
+from emu.emulation.wire.frame_layout import Kind, Seal, WireLimits
 from emu.errors import (
     DeadlineExceeded,
     FrameTooLarge,
     MalformedFrame,
     NodeLost,
+    NodeMisbehaved,
     TruncatedFrame,
     WireError,
 )
-from tests.emulation.network.strangers import introduced, messages, pong, until
+from tests.emulation.network.strangers import (
+    introduced,
+    messages,
+    pong,
+    read_message,
+    until,
+)
 from tests.emulation.wire.prefix import prefix_of
 
 Serve = Callable[[ControlConnection, Identity], Awaitable[None]]
@@ -212,9 +225,83 @@ async def test_a_silent_stranger_has_a_deadline(
 async def test_a_server_that_never_answers_has_a_deadline() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(DeadlineExceeded, match="w0 waited"),
+        pytest.raises(
+            DeadlineExceeded,
+            match=r"w0 waited 0\.02 s for the handshake from the coordinator$",
+        ),
     ):
         await connect(silent.getsockname(), within=0.02)
+
+
+async def test_who_is_left_amid_the_handshake_is_to_try_again() -> None:
+    """The coordinator proves itself, reads the proof of the other, and closes."""
+    identity = Identity.of(TOKEN, "process", "w0")
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = await read_message(reader)
+        challenge = Challenge(identity.key, ("process", "w0"), hello["nonce"], NONCE)
+        proof = {"nonce": NONCE, "proof": challenge.proof("server")}
+        writer.write(encode_message(Kind.CONTROL, proof))
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(leave, "127.0.0.1", 0)
+    async with server:
+        address = server.sockets[0].getsockname()
+        with pytest.raises(NodeLost, match=f"; {AGAIN}$"):
+            await _connect(address, identity, None, 10.0)
+
+
+async def test_a_coordinator_that_does_not_accept_is_not_served() -> None:
+    identity = Identity.of(TOKEN, "process", "w0")
+
+    async def refuse(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        hello = await read_message(reader)
+        challenge = Challenge(identity.key, ("process", "w0"), hello["nonce"], NONCE)
+        proof = {"nonce": NONCE, "proof": challenge.proof("server")}
+        writer.write(encode_message(Kind.CONTROL, proof))
+        await read_message(reader)
+        seal = Seal(challenge.seal_key("server"))
+        writer.write(encode_message(Kind.CONTROL, {"accepted": 1}, seal))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        address = server.sockets[0].getsockname()
+        with pytest.raises(NodeMisbehaved, match="did not accept w0"):
+            await connect(address)
+
+
+@pytest.mark.parametrize("fields", [{"_ping": 1.0}, {"_pong": 1.0, "to": 1.0}])
+async def test_clocks_are_compared_with_no_stranger(fields: dict[str, float]) -> None:
+    async with serving() as (_, address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(encode_message(Kind.CONTROL, fields))
+        answer = await asyncio.wait_for(read_message(reader), 5)
+        writer.close()
+
+    assert answer == {"refused": "the handshake does not say who it is"}
+
+
+async def test_each_side_knows_its_address_and_that_of_the_other() -> None:
+    """The client connects from 127.0.0.3 to 127.0.0.2."""
+    seen: list[tuple[str, str]] = []
+
+    async def note(connection: ControlConnection, _: Identity) -> None:
+        seen.append((connection.local_address, connection.peer_address))
+
+    server = ControlServer(token=TOKEN, on_connection=note)
+    address = await server.start("127.0.0.2")
+    connection = await connect(address)
+    seen.append((connection.local_address, connection.peer_address))
+    await until(lambda: len(seen) == 2)
+    await connection.aclose()
+    await server.aclose()
+
+    assert {*seen} == {("127.0.0.2", "127.0.0.1"), ("127.0.0.1", "127.0.0.2")}
 
 
 async def test_nobody_listens() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +18,13 @@ from emu.emulation.network.data_server import BurstSize, DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.wire.encoding import encode_data, encode_message
-from emu.emulation.wire.frame_layout import FRAME_ROWS, PREFIX, PREFIX_BYTES, Kind
+from emu.emulation.wire.frame_layout import (
+    FRAME_ROWS,
+    PREFIX,
+    PREFIX_BYTES,
+    WAIT_ROWS,
+    Kind,
+)
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,
@@ -77,6 +83,21 @@ async def receiving(pool: BufferPool | None = None) -> AsyncIterator[Receiver]:
     assert server.pool.statistics.in_use == 0
 
 
+class Waited:
+    """Arrivals of a connection whose waits are made up."""
+
+    def __init__(self, arrivals: Any, waits: Iterator[tuple[float, float]]) -> None:
+        self._arrivals = arrivals
+        self._waits = waits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._arrivals, name)
+
+    def take_waits(self) -> tuple[float, float]:
+        """Return the next waits that were made up."""
+        return next(self._waits)
+
+
 async def say(address: Address, data: bytes) -> bytes:
     """Return what the port answers to raw bytes, until it closes."""
     reader, writer = await asyncio.open_connection(*address)
@@ -112,6 +133,60 @@ async def challenged(
     challenge = Challenge(KEYS[edge], (edge,), NONCE, asked["nonce"])
     challenge.check(asked, "server")
     return challenge
+
+
+async def test_a_wait_is_noted_where_there_was_any_of_the_two() -> None:
+    async with receiving() as receiver:
+        edge = await receiver.open(1)
+        connection = receiver.server.connected[1]
+        waits = iter([(0.0, 0.0), (0.5, 0.0), (0.0, 0.25)])
+        arrivals = cast("Any", connection._arrivals)
+        connection._arrivals = cast("Any", Waited(arrivals, waits))
+        for iteration in range(3):
+            await edge.send(iteration, {"x": np.zeros(4)}, shaped=False)
+            (await receiver.server.inbox.get(1, iteration, within=10)).release()
+
+        rows = b"".join(receiver.server.waits.pieces())
+        found = np.frombuffer(rows, WAIT_ROWS).tolist()
+        assert found == [(1, 1, 0.5, 0.0), (1, 2, 0.0, 0.25)]
+
+
+async def test_tensors_of_one_kind_are_counted_together() -> None:
+    payload = {name: np.zeros(4) for name in ("source", "vertices", "labels")}
+    async with receiving() as receiver:
+        edge = await receiver.open(1)
+        await edge.send(0, payload, shaped=False)
+        (await receiver.server.inbox.get(1, 0, within=10)).release()
+        counts = receiver.server.statistics().payloads
+
+        found = {(count.edge, count.kind, count.bytes) for count in counts}
+        assert found == {(1, "structure", 64), (1, "labels", 32)}
+
+
+async def test_an_arrival_is_told_of_when_its_payload_is_there() -> None:
+    async with receiving() as receiver:
+        inbox = receiver.server.inbox
+        waiting: list[int] = []
+        receiver.server.on_arrival = lambda *_: waiting.append(inbox.statistics.waiting)
+        edge = await receiver.open(1)
+        await edge.send(0, {"x": np.zeros(4)}, shaped=False)
+        await until(lambda: waiting)
+        (await inbox.get(1, 0)).release()
+
+        assert waiting == [1]
+
+
+async def test_who_waits_for_an_edge_gets_its_failure_and_no_other() -> None:
+    async with receiving() as receiver:
+        broken, sound = [await receiver.open(edge) for edge in (1, 2)]
+        inbox = receiver.server.inbox
+        await broken.aclose()
+        with pytest.raises(NodeLost, match="the sender of edge 1 has gone"):
+            await inbox.get(1, 0, within=10)
+        for edge in (0, 2):
+            with pytest.raises(DeadlineExceeded):
+                await inbox.get(edge, 0, within=0.01)
+        assert sound.statistics.frames == 0
 
 
 async def test_a_payload_arrives_whole() -> None:

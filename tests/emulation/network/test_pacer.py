@@ -22,7 +22,11 @@ from emu.emulation.network.clock import RunClock
 from emu.emulation.network.connect import open_edge
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
-from emu.emulation.network.out_edge import OutEdge, OutEdgeStatistics
+from emu.emulation.network.out_edge import (
+    BURST_BESIDE_PACING,
+    OutEdge,
+    OutEdgeStatistics,
+)
 from emu.emulation.network.pacer import Pacer, PacerStatistics
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
@@ -360,6 +364,65 @@ async def test_flows_of_one_pacer_end_in_the_order_of_their_fluids() -> None:
         assert all(a <= b for a, b in itertools.pairwise(ends))
 
 
+async def test_nothing_rings_for_an_edge_that_was_closed() -> None:
+    async with shaping() as run:
+        lost = run.edge.send(0, block(100_000), shaped=True)
+        run.publish([1], [0], [0.0], [20e6], run.clock.now() + 3600.0)
+        assert run.pacer.core.due < math.inf
+        await run.edge.aclose()
+
+        assert run.pacer.core.due == math.inf
+        assert not run.pacer.busy
+        with pytest.raises(NodeLost, match="edge 1 was closed"):
+            await lost
+
+
+async def test_a_frame_that_waited_as_its_edge_was_closed_is_not_begun() -> None:
+    async with shaping() as run:
+        first = run.edge.send(0, block(10), shaped=False)
+        second = run.edge.send(1, block(100_000), shaped=True)
+        await first
+        # In this turn of the loop the second frame is yet to begin.
+        await run.edge.aclose()
+        (await run.inbox.get(1, 0, within=10)).release()
+
+        assert not run.pacer.busy
+        with pytest.raises(NodeLost, match="edge 1 was closed"):
+            await second
+
+
+@pytest.mark.parametrize(
+    ("busy", "encrypted", "most"),
+    [
+        (False, False, lib.BURST),
+        (True, False, BURST_BESIDE_PACING),
+        (False, True, BURST_BESIDE_PACING),
+    ],
+)
+async def test_an_unshaped_frame_leaves_others_their_turns(
+    monkeypatch: pytest.MonkeyPatch, most: int, *, busy: bool, encrypted: bool
+) -> None:
+    """Less goes at once beside edges that are paced, and where TLS takes the CPU."""
+    asked: list[int] = []
+
+    def write(_: OutEdge, body_bytes: int) -> int:
+        asked.append(body_bytes)
+        return int(lib.SENT)
+
+    async with shaping() as run:
+        if busy:
+            _ = run.edges[0].send(0, block(10), shaped=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(OutEdge, "_write", write)
+            patch.setattr(OutEdge, "_finish", lambda *_: None)
+            fd = run.edge.sender.fd
+            run.edge.sender.fd = -1 if encrypted else fd
+            _ = run.edge.send(0, block(10), shaped=False)
+        run.edge.sender.fd = fd
+
+    assert asked == [most]
+
+
 async def test_a_closed_edge_leaves_the_pacer_to_the_others() -> None:
     async with shaping() as run:
         lost = run.edges[0].send(0, block(100_000), shaped=True)
@@ -578,8 +641,9 @@ def test_room_for_frames_is_made_where_it_is_missing_and_rows_stay() -> None:
     first = frames.core.room
     frames.note(3, 1, 0.5, 0.75, 10)
 
-    frames.reserve(first - 1)
-    assert frames.core.room == first
+    for count in (0, first - 1):
+        frames.reserve(count)
+        assert frames.core.room == first
     frames.reserve(first + 4)
     assert frames.core.room == 1 + first + 4
     assert (frames.core.row[0].edge, frames.core.row[0].iteration) == (3, 1)

@@ -45,6 +45,12 @@ def is_woken(side: Rings) -> bool:
     return bool(ready)
 
 
+def test_a_ring_holds_what_all_tasks_and_edges_say_twice() -> None:
+    assert ring_size(1, 1) == SMALLEST
+    assert ring_size(1000, 1000) == 1 << 18  # 224,000 bytes
+    assert ring_size(0, 1000) == 1 << 17  # 96,000 bytes
+
+
 def test_both_ways_are_apart() -> None:
     with joined() as (process, coordinator):
         process.write(b"ends")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 from collections.abc import AsyncIterator, Collection
 
 import numpy as np
 import pytest
+from cryptography import x509
 
 from emu.emulation.network.authentication import Identity, edge_keys
 from emu.emulation.network.control import (
@@ -237,6 +239,15 @@ def test_certificates_are_new_every_time() -> None:
     first, second = ServerTls(draw_certificate()), ServerTls(draw_certificate())
 
     assert first.fingerprint != second.fingerprint
+
+
+def test_a_certificate_holds_for_clocks_that_are_weeks_apart() -> None:
+    certificate = x509.load_pem_x509_certificate(draw_certificate())
+    now = dt.datetime.now(dt.UTC)
+    weeks = dt.timedelta(weeks=3)
+
+    assert certificate.not_valid_before_utc < now - weeks
+    assert certificate.not_valid_after_utc > now + weeks
 
 
 def test_only_loopback_needs_no_tls() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import platform
 import socket
@@ -16,6 +17,7 @@ import pytest
 from emu.emulation.network.tuning import (
     SEGMENT,
     SLICE_NS,
+    _outcome,
     short_slice,
     tune_process,
     tune_socket,
@@ -39,6 +41,13 @@ needs_slices = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in _SCHED_GETATTR,
     reason="sched_getattr is not known here",
 )
+
+
+def test_what_the_kernel_refuses_is_told_with_its_reason() -> None:
+    ctypes.set_errno(errno.EPERM)
+
+    assert _outcome(0, "1 ms") == "1 ms"
+    assert _outcome(-1, "1 ms") == "refused (Operation not permitted)"
 
 
 def test_several_segments_find_room_in_a_window_on_loopback() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -452,15 +453,31 @@ def test_an_error_stays() -> None:
     with pytest.raises(MalformedFrame, match="version 9"):
         reader.get_buffer()
 
+    messages = message_reader()
+    with pytest.raises(MalformedFrame):
+        feed(messages, prefix_of(version=9))
+    messages.end()  # which says no more than the error has said
+
+
+def offers(memory: memoryview) -> Callable[[int], memoryview]:
+    """Return an allocator that gives this memory, whatever it is asked for."""
+    return lambda _: memory
+
 
 def test_misuse_is_not_the_peers_fault() -> None:
     for reader in (reader_of(Recorder()), message_reader()):
         with pytest.raises(ValueError, match=f"{AHEAD + 1} bytes received where"):
             reader.on_bytes(AHEAD + 1)
 
-    short = DataReader(lambda _: memoryview(b""))
-    with pytest.raises(ValueError, match="the allocator"):
-        feed(short, frame_of(GOOD, bytes(24)))
+    partly_filled = message_reader()
+    partly_filled.on_bytes(3)
+    with pytest.raises(ValueError, match=f"where {AHEAD - 3} were offered"):
+        partly_filled.on_bytes(AHEAD - 2)
+
+    for memory in (b"", bytearray(23), bytes(24)):
+        short = DataReader(offers(memoryview(memory)))
+        with pytest.raises(ValueError, match="the allocator"):
+            feed(short, frame_of(GOOD, bytes(24)))
 
 
 def test_bursts_are_what_a_rate_does_not_carry() -> None:
