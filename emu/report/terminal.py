@@ -17,15 +17,17 @@ from emu.names import for_terminal
 WIDTH = 100
 #: Characters that a column of words keeps in a narrow terminal: fewer are no names.
 _NARROWEST = 6
-#: Characters of a header above figures that are less wide: it may be a resource's name.
+#: Characters of a header above figures that are less wide, where there is room for
+#: them: it may be a resource's name.
 _WIDEST_HEADER = 16
 
 
 def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     """Return a console of at most 100 columns; exactly 100 where it is no terminal.
 
-    A table is wider where its figures take more, below headers folded at 16: none
-    is cut. A ``quiet`` one prints nothing, as beside JSON on standard output.
+    A table is wider where its figures take more, below headers folded at 16, or at
+    less down to 6 where it has 100 columns then: none is cut. A ``quiet`` one prints
+    nothing, as beside JSON on standard output.
     """
     console = _Literal(
         file=file,
@@ -76,20 +78,31 @@ class _WholeTable(Table):
     def _fold_columns(self, console: Console, options: ConsoleOptions) -> int:
         """Fold headers of numbers; return the columns that the least table takes."""
         _, right, _, left = self.padding
-        total = (left + right) * (len(self.columns) - 1)
+        spaces = (left + right) * (len(self.columns) - 1)
+        headers = []
+        figures = []  # the widest of each column
         for column in self.columns:
             header, *cells = (
                 Measurement.get(console, options, cell).maximum
                 for cell in (column.header, *column.cells)
             )
-            if column.no_wrap:
-                folded_header = min(header, _WIDEST_HEADER)
-                column.max_width = max([folded_header, *cells])
-                total += column.max_width
-            else:
-                whole_width = max([header, *cells])
-                total += min(whole_width, _NARROWEST)
-        return total
+            headers.append(header)
+            figures.append(max(cells, default=0))
+
+        widths: list[int] = []
+        for widest_header in range(_WIDEST_HEADER, _NARROWEST - 1, -1):
+            widths = []
+            for column, header, figure in zip(
+                self.columns, headers, figures, strict=True
+            ):
+                if column.no_wrap:
+                    column.max_width = max(figure, min(header, widest_header))
+                    widths.append(column.max_width)
+                else:
+                    widths.append(min(max(header, figure), _NARROWEST))
+            if spaces + sum(widths) <= WIDTH:
+                break
+        return spaces + sum(widths)
 
 
 class Fact(NamedTuple):

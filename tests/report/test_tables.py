@@ -306,6 +306,22 @@ def test_names_of_wide_resources_are_folded_and_amounts_whole() -> None:
     assert [shown.count(letter) for letter in "qvxz"] == [60] * 4
 
 
+def test_names_of_wide_resources_are_folded_until_a_table_has_its_width() -> None:
+    """Beside long names of machines, headers folded at 16 made it 102 columns wide."""
+    names = [letter * 40 for letter in "qvx"]
+    amounts = dict.fromkeys(names, 1e5) | {"cpu": 1e6, "gpu": 1e3}
+    rate = 987654321e9 / 8  # as wide as a figure gets: 9.877e+08 Gbit/s
+    machine = Machine("m" * 30, rate, rate, amounts)
+    tasks = (Task("t" * 30, "store", dict.fromkeys(names, 1e-3)),)
+    placed = Problem(Cluster((machine,)), Job(tasks, (), 1), Placement((0,)))
+    lines = _shown(placement_table(placed))
+    shown = "\n".join(lines)
+
+    assert max(map(len, lines)) <= 100
+    assert shown.count("0.001/100000") == 3
+    assert [shown.count(letter) for letter in "qvx"] == [40] * 3
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_sweep_of_three_keys_shows_how_fast_each_trains(width: int) -> None:
     """The column beside the makespans was cut to its head, and all cells were blank."""
