@@ -1,4 +1,7 @@
-"""Two jobs on one cluster at once, over sockets: each trains to what it does alone."""
+"""Two jobs on one cluster at once, over sockets: each trains to what it does alone.
+
+Tasks of both share a process per machine: two start, and not thirteen.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def test_every_job_trains_to_the_weights_that_it_has_alone(tmp_path: Path) -> No
         {"name": "a", "job": own["a"], "placement": {"policy": "round_robin"}},
         {"name": "b", "job": own["b"], "release": "100 ms"},
     ]
-    document["emulation"]["compute"] = "padded"
+    document["emulation"] |= {"compute": "padded", "processes": "machine"}
     run = carried_out(written(document, tmp_path), tmp_path)
     problem, results = run.outcome.run.schedule.problem, run.outcome.run.results
 

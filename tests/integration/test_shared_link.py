@@ -125,7 +125,7 @@ def test_a_live_run_shows_it() -> None:
 @pytest.mark.emulation
 @pytest.mark.parametrize("latency", [0.0, 0.7])
 def test_sockets_keep_to_it(tmp_path: Path, latency: float) -> None:
-    problem, realization = example()
+    problem, realization = example(2)
     links = (replace(problem.cluster.shared_links[0], latency=latency),)
     problem = replace(problem, cluster=replace(problem.cluster, shared_links=links))
     problem = emulable(problem, realization)
@@ -134,6 +134,6 @@ def test_sockets_keep_to_it(tmp_path: Path, latency: float) -> None:
 
     simulated = simulate(problem, realization)
     assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.03)
-    without = simulate(*example()).makespan
+    without = simulate(*example(2)).makespan
     assert (simulated.makespan > without + 1.9 * latency) == (latency > 0)
     assert audit(run.schedule, tolerance=0.02, relative=0.05).passed

@@ -166,10 +166,10 @@ def test_slots_over_sockets(name: str, tmp_path: Path) -> None:
     (case,) = [case for case in cases("executors") if case.name == name]
     problem, realization = problem_of(case)
     problem = emulable(with_gates(problem, realization), realization)
-    settings = RunSettings(time_scale=0.2, byte_scale=20_000.0, deadline=60.0)
+    settings = RunSettings(time_scale=0.1, byte_scale=20_000.0, deadline=60.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
     assert not {*run.statistics} & {"end"}  # a gate has no process
 
     simulated = simulate(problem, realization)
-    assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.01)
-    assert audit(run.schedule, tolerance=0.05, relative=0.05).passed
+    assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.02)
+    assert audit(run.schedule, tolerance=0.1, relative=0.05).passed
