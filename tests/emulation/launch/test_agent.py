@@ -7,8 +7,8 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,17 @@ import pytest
 from emu.emulation.launch.__main__ import main
 from emu.emulation.launch.agent import Agent, publish_segments
 from emu.emulation.launch.fork import describe_end
+from emu.emulation.launch.host_report import own_host_name
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.authentication import Identity
 from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.network.rate_board import RateBoard
-from emu.emulation.shaping import RateSegment
+from emu.emulation.shaping import ComputeMode, RateSegment, Tls
 from emu.emulation.wire.messages import (
     AgentHello,
     Failed,
+    Kill,
     Launch,
     Message,
     RateUpdate,
@@ -38,12 +40,14 @@ from emu.emulation.wire.messages import (
 )
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved, RunError
+from emu.host.this_host import this_host
 from tests.emulation.launch.specs import process_spec, process_task
 from tests.emulation.network.strangers import messages, rogue, said
 
 pytestmark = pytest.mark.cold
 
 TOKEN = "of-this-run"  # noqa: S105
+TIMED = "emu_nodes.timed:Timed"
 
 
 async def served(
@@ -194,6 +198,103 @@ def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
     refused = [m for m in said_by_agent if isinstance(m, Failed)]
     assert [m.error for m in refused] == ["ProgramRefused"]
     assert not psutil.Process().children()
+
+
+class NotedForks:
+    """A fork server that forks nothing and notes what it was asked for."""
+
+    def __init__(self, *_: object) -> None:
+        self.asked = asyncio.Event()
+        self.specs: Sequence[ProcessSpec] = ()
+        self.preload: Sequence[str] = ()
+        self.killed: list[str] = []
+
+    async def start(self) -> None:
+        """Do without a process."""
+
+    async def fork(
+        self, specs: Sequence[ProcessSpec], preload: Sequence[str], _: object
+    ) -> None:
+        """Note the specifications, and what is to be imported."""
+        self.specs = specs
+        self.preload = preload
+        self.asked.set()
+
+    def kill(self, process: str) -> None:
+        """Note whom to kill."""
+        self.killed.append(process)
+
+    async def aclose(self, _: float) -> None:
+        """Do without."""
+
+
+async def launched(specs: Sequence[ProcessSpec], **options: Any) -> NotedForks:
+    """Return what an agent asks of its fork server before its run is stopped."""
+    forks = NotedForks()
+
+    async def order(connection: ControlConnection, _who: Identity) -> None:
+        clock = this_host.name_of_clock()
+        connection.send(pack(Launch(1, list(map(asdict, specs)), 5.0, clock)))
+        await forks.asked.wait()
+        connection.send(pack(Kill(["w0", "p0"])))
+        connection.send(pack(Stop("that was all")))
+        async for _ in messages(connection):
+            pass
+
+    server = ControlServer(token=TOKEN, on_connection=order)
+    address = await server.start("127.0.0.1")
+    try:
+        agent = Agent(address, TOKEN, forks=lambda *_: forks, **options)
+        await asyncio.wait_for(agent.run(), 20)
+    finally:
+        await server.aclose()
+    return forks
+
+
+async def no_host(_: str) -> dict[str, Any]:
+    return {}
+
+
+@pytest.mark.parametrize("tls", ["control", "all"])
+def test_processes_get_a_certificate_where_data_is_encrypted(tls: Tls) -> None:
+    spec = process_spec("w0", process_task(TIMED))
+    settings = replace(spec.settings, tls=tls)
+    forks = asyncio.run(launched([replace(spec, settings=settings)], describe=no_host))
+
+    (found,) = forks.specs
+    assert found.here.bind == "127.0.0.1"
+    assert bool(found.here.certificate) == (tls == "all")
+    assert forks.killed == ["w0", "p0"]
+
+
+def test_a_host_binds_its_processes_to_the_address_that_it_was_given() -> None:
+    spec = process_spec("w0", process_task(TIMED))
+    forks = asyncio.run(launched([spec], describe=no_host, bind="127.0.0.9"))
+
+    (found,) = forks.specs
+    assert found.here.bind == "127.0.0.9"
+
+
+@pytest.mark.parametrize("compute", ["timed", "real"])
+def test_what_computes_has_its_libraries_before_the_fork(compute: ComputeMode) -> None:
+    spec = process_spec("w0", process_task("emu_nodes.dgtp.programs:Worker"))
+    settings = replace(spec.settings, compute=compute)
+    forks = asyncio.run(launched([replace(spec, settings=settings)], describe=no_host))
+
+    assert ("torch" in forks.preload) == (compute == "real")
+
+
+def test_a_host_that_gets_no_process_asks_for_none() -> None:
+    forks = asyncio.run(launched([], describe=no_host))
+
+    assert [*forks.specs] == []
+
+
+def test_an_agent_has_the_name_of_its_host_or_another() -> None:
+    address = ("127.0.0.1", 1)
+
+    assert Agent(address, TOKEN)._name == own_host_name()
+    assert Agent(address, TOKEN, name="other")._name == "other"
 
 
 @pytest.mark.parametrize(

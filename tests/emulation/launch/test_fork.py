@@ -209,6 +209,14 @@ async def test_server_that_dies_as_it_is_asked_is_named(
             await ends.server.fork([process_spec("sleep")], [])
 
 
+def test_of_two_ends_of_a_server_the_first_is_the_cause() -> None:
+    ends = Ends()
+    ends.server._lose("it did not import torch")
+    ends.server._lose("the fork server was killed")
+
+    assert ends.lost == ["it did not import torch"]
+
+
 async def test_server_that_is_stopped_is_ended_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

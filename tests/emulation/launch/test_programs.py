@@ -96,6 +96,7 @@ def test_a_host_without_torch_refuses_what_trains_and_nothing_else(
         "a..b:c",
         "-m:x",
         "a/net.py:Net",
+        "a\nnet.py:Net",
         "net.py:",
         "net.py:a b",
     ],
@@ -174,3 +175,22 @@ def test_a_process_of_more_files_than_a_host_allows_is_refused(
         share_processes(specs, 2)
     apart = [replace(spec, settings=EmulationSettings()) for spec in specs]
     assert len(share_processes(apart, 2)) == 500
+
+
+@pytest.mark.parametrize(("each", "fits"), [(50, True), (200, False)])
+@pytest.mark.parametrize("way", ["inputs", "outputs"])
+def test_every_end_of_an_edge_is_a_file(
+    monkeypatch: pytest.MonkeyPatch, way: str, each: int, *, fits: bool
+) -> None:
+    """Two processes of 50 ends need some 124 files together, of 200 ends 424."""
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
+    ends = tuple(map(edge_end, range(each)))
+    spec = process_spec("p", process_task(TIMED, **{way: ends}))
+    settings = EmulationSettings(processes="machine")
+    specs = [replace(spec, settings=settings) for _ in range(2)]
+
+    if fits:
+        assert len(share_processes(specs, 2)) == 1
+        return
+    with pytest.raises(RunError, match="allows 256"):
+        share_processes(specs, 2)
