@@ -112,7 +112,7 @@ def simulate(
 
         _, schedule = ask(experiment).first
         return schedule
-    refuse_deaths(experiment, "packets")
+    refuse_deaths(experiment)
     from emu.prediction.packets import Control, Shares, simulate_packets  # noqa: PLC0415
 
     shares, control = packets

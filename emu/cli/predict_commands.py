@@ -89,7 +89,7 @@ def simulate(
     if train:
         raise typer.BadParameter("training goes with --network fluid alone")
 
-    refuse_deaths(experiment, "packets")
+    refuse_deaths(experiment)
     simulate_over_packets(
         experiment,
         sharing or Shares.FAIR,

@@ -61,7 +61,6 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
         time_scale=settings.time_scale,
         byte_scale=settings.byte_scale,
         measured=measured,
-        works=settings.compute != "timed",
     )
 
 

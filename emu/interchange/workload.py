@@ -97,7 +97,6 @@ class Workload(Account):
         *,
         root: int = 0,
         segments: int = 1,
-        outcomes: Sequence[str] = (),
     ) -> None:
         """Add what ranks do together, after the task of each.
 
@@ -113,15 +112,11 @@ class Workload(Account):
             Place of the root among them.
         segments
             Pieces of an all-reduce that are on their way at once.
-        outcomes
-            Tasks that wait for the outcome, where they are others.
         """
         root %= len(ranks)
         # The root is the first of these.
         tasks = [*ranks[root:], *ranks[:root]]
         ends = [f"{task}.done" for task in tasks]
-        if outcomes:
-            ends = [*outcomes[root:], *outcomes[:root]]
 
         if kind == "BARRIER":
             # Nobody goes on before all have come to the gate.

@@ -9,24 +9,26 @@ from emu.runs.repeats import Agreement, Repeats, modes
 from emu.units import format_duration, format_ratio
 
 _COLOURS = {Agreement.AGREES: "green", Agreement.DIFFERS: "red"}
+#: Of a makespan: runs of one scenario are near each other.
+_DIGITS = 4
 
 
-def repeats_table(repeats: Repeats, digits: int = 4) -> Table:
+def repeats_table(repeats: Repeats) -> Table:
     """Return the median of several runs, the end of a further one, and the outcome."""
     count = len(repeats.runs)
     trusted = [run for run in repeats.runs if run.trust == "trusted"]
     note = f"median of {count} runs, {len(trusted)} of them trusted"
-    makespan = format_duration(repeats.makespan, digits)
+    makespan = format_duration(repeats.makespan, _DIGITS)
     facts = [Fact("makespan", makespan, note)]
     if count > 1:
-        facts.append(_further(repeats, digits))
+        facts.append(_further(repeats))
     makespans = [run.makespan for run in repeats.runs]
     groups = modes(makespans)
     if len(groups) > 1:
         parts = []
         for group in groups:
-            shortest = format_duration(group[0], digits)
-            longest = format_duration(group[-1], digits)
+            shortest = format_duration(group[0], _DIGITS)
+            longest = format_duration(group[-1], _DIGITS)
             parts.append(f"{len(group)} from {shortest} to {longest}")
         states = ", ".join(parts)
         facts.append(Fact("states", "2", f"runs end in two groups: {states}"))
@@ -36,11 +38,11 @@ def repeats_table(repeats: Repeats, digits: int = 4) -> Table:
     return facts_table(facts)
 
 
-def _further(repeats: Repeats, digits: int) -> Fact:
+def _further(repeats: Repeats) -> Fact:
     span = repeats.further_makespan
     least = max(span.low, 0.0)
-    low = format_duration(least, digits)
-    high = format_duration(span.high, digits)
+    low = format_duration(least, _DIGITS)
+    high = format_duration(span.high, _DIGITS)
     half = format_duration(span.half, 3)
     return Fact("a further run", f"±{half}", f"takes {low} to {high}, with 95 %")
 

@@ -568,8 +568,8 @@ def makespan_of(
     return attempts(part, kills, changed.rules).makespan
 
 
-def refuse_deaths(experiment: Experiment, subject: str) -> None:
-    """Raise the ScenarioError that names what is killed, where anything is."""
+def refuse_deaths(experiment: Experiment) -> None:
+    """Raise the ScenarioError that names what is killed, of a run over packets."""
     if not experiment.kills:
         return
     scenario = experiment.scenario
@@ -578,7 +578,7 @@ def refuse_deaths(experiment: Experiment, subject: str) -> None:
         if event.kill:
             trail = ("events", position, "kill")
             break
-    problem = f"{subject} know no deaths: remove it, or simulate rates"
+    problem = "packets know no deaths: remove it, or simulate rates"
     raise scenario.origin.error(trail, problem)
 
 

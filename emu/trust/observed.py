@@ -58,8 +58,6 @@ class Observations:
     measured: Floats | None = None
     """Seconds that (task, iteration) computed, where this is what it takes (``compute:
     real``): the CPU time of its work, in which no wait for a core is."""
-    works: bool = False
-    """True where tasks compute, and may wait for a core."""
 
     def expected_work(self, simulation: Schedule) -> Floats:
         """Return the seconds that (task, iteration) was to take as the run began it."""

@@ -156,15 +156,10 @@ def oes_by_job(flows: Flows, capacity: Capacities) -> None:
         flow.rate = min(parts)
 
 
-#: Levels that are apart by less, as a share, are one.
-_SAME = 1e-12
-
-
 def maxmin_by_job(flows: Flows, capacity: Capacities) -> None:
     """Raise all rates together until a job's part of a link is full.
 
-    Jobs with rising flows have equal parts of what the others there do not use. Parts
-    that are full at one level freeze together.
+    Jobs with rising flows have equal parts of what the others there do not use.
     """
     rising = list(flows)
     while rising:
@@ -181,8 +176,7 @@ def maxmin_by_job(flows: Flows, capacity: Capacities) -> None:
                 )
 
         lowest = min(levels.values())
-        same_level = lowest * (1 + _SAME)
-        full = {part for part, level in levels.items() if level <= same_level}
+        full = {part for part, level in levels.items() if level <= lowest}
         still_rising = []
         for flow in rising:
             parts = {(port, flow.job) for port in flow.hops}

@@ -135,10 +135,9 @@ def test_records_are_those_of_the_run_by_process_edge_and_link() -> None:
     assert [*found.sends] == [(0, 1), (1, 1)]
     assert found.nics == {"m0 out": 0.5, "m0 in": 0.25}
     assert (found.time_scale, found.byte_scale) == (4.0, 0.5)
-    assert (found.measured, found.works, found.foreign) == (None, True, {})
+    assert (found.measured, found.foreign) == (None, {})
     assert found.began is run.began
     assert found.turns is run.turns
-    assert not observe(prepared(compute="timed"), run_of()).works
 
 
 def test_measured_work_takes_its_cpu_time_over_the_speed_of_its_machine() -> None:
@@ -150,4 +149,3 @@ def test_measured_work_takes_its_cpu_time_over_the_speed_of_its_machine() -> Non
 
     assert found.measured is not None
     assert found.measured.tolist() == [[0.5, 1.5], [4.0, 0.0], [8.0, 12.0]]
-    assert found.works

@@ -23,6 +23,7 @@ from emu.problem import (
     Realization,
     Schedule,
     Task,
+    Tuner,
 )
 from emu.trust.causes import Cause, name_cause, slow_start
 from emu.trust.changed_simulation import Change, ChangedSimulation, with_shares
@@ -198,7 +199,7 @@ def test_cpu_time_of_real_work_is_named_whatever_its_process_waited(
     said = reason(ran, processes=processes, measured=measured)
 
     assert said.startswith(
-        "real work took other CPU time than predicted, s most: 1.5 s"
+        "real work took other CPU time than predicted, s most: 1.5 s for 1 s on average"
     )
     assert "emulation.compute: padded" in said
 
@@ -248,8 +249,8 @@ def test_a_cause_whose_half_moves_the_end_as_much_is_not_named() -> None:
     work[0, 0] = 0.25
     small = Cause("small", Change(work=work))
     assert name_cause([small], simulation, 0.25) == ("small: 100 % of the difference",)
-    # Nor where half of it moves the end the other way.
-    for half in (1.0, -0.25):
+    # Nor where half of it moves the end the other way, or not at all.
+    for half in (1.0, -0.25, 0.0):
         with pytest.MonkeyPatch.context() as patch:
             moves = iter([1.0, half])
             patch.setattr(ChangedSimulation, "move", lambda *_, it=moves: next(it))
@@ -283,6 +284,28 @@ def test_of_two_causes_the_one_that_is_clearly_nearer_is_named(
     (said,) = name_cause(causes, simulation, 2.0)
 
     assert said.startswith(named)
+
+
+def test_quotas_stay_those_of_the_simulation() -> None:
+    """A tuner that looked at a changed queue would move the end, too.
+
+    At 1.5 s task c waits for pool q, and p loses a slot: b, which comes at 2.5 s, gets
+    one at 3 s, when c waits no more. It waits as long where c comes late.
+    """
+    machine = Machine("m", 1.0, 1.0, slots={"p": 2, "q": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "p", "q", most=2, period=0.25),))
+    pools = {"a": "p", "b": "p", "c": "q", "d": "q", "to b": "", "to c": ""}
+    tasks = tuple(Task(name, name, takes=pool) for name, pool in pools.items())
+    job = Job(tasks, (Edge(4, 1), Edge(5, 2)), 1)
+    seconds = np.array([[5.0], [6.0], [2.0], [3.0], [2.5], [1.5]])
+    run = Realization(seconds, np.zeros((2, 1)))
+    made = simulate(Problem(cluster, job, Placement((0,) * 6)), run)
+    assert made.task_start[1, 0] == 3.0
+    assert made.makespan == 9.0
+
+    later = np.zeros((6, 1))
+    later[5] = 1.0
+    assert ChangedSimulation(made, "oes").move(Change(work=later)) == 0.0
 
 
 def test_a_symptom_is_named_where_no_cause_is() -> None:

@@ -72,6 +72,18 @@ def test_an_audit_finds_what_starts_before_its_input_has_landed() -> None:
     ]
 
 
+def test_an_input_lands_where_any_link_has_a_latency() -> None:
+    """Also one that crosses no link: a word of the job and not of its way."""
+    problem, realization = there_and_back()
+    stays = replace(problem, placement=Placement((0, 1, 1)))
+    schedule = simulate(stays, realization)
+    schedule.task_start[2, 0] -= 0.25
+
+    assert [str(violation) for violation in audit(schedule).violations] == [
+        "(9) c[0] started before b->c[0] landed: 0.25 s",
+    ]
+
+
 def test_what_is_on_its_way_is_no_lateness() -> None:
     problem, realization = there_and_back()
     made = simulate(problem, realization, record_rates=True)

@@ -71,6 +71,17 @@ def test_windows_are_of_real_bytes_and_of_wall_time(
     assert np.asarray(change.delays)[sent] == pytest.approx(seconds)
 
 
+def test_slow_start_is_told_by_the_first_window_and_its_round_trip() -> None:
+    """Of 100 B in 1 s, 15 B at first: what the window came to be is no reason."""
+    counts = flow_counts(allowed=15.0, window=40.0, least_round_trip=0.2)
+    said = changes_by_cause(STATED, counts=counts)
+
+    (start,) = (sentence for sentence in said if sentence.startswith("slow start"))
+    assert start == (
+        "slow start: s->r begins with 15 B, and a round trip takes 200 ms of wall time"
+    )
+
+
 @pytest.mark.parametrize(
     ("window", "is_loss"), [(15.0, True), (10.0, True), (5.0, False)]
 )
@@ -304,7 +315,7 @@ def test_waits_of_the_coordinator_before_and_within_its_turns_add_up() -> None:
         first=late,
         sends=sends,
         turns=turns,
-        processes={"s": ProcessWaits(core=0.7)},
+        processes={"s": ProcessWaits(core=0.7, disk=2.0)},
     )
 
     assert (

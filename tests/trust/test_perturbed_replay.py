@@ -232,9 +232,13 @@ def test_what_has_no_bytes_is_never_late(monkeypatch: pytest.MonkeyPatch) -> Non
     assert drawn[:8] == drawn[8:]
 
 
-def test_what_no_order_hangs_on_is_not_sensitive() -> None:
-    problem, realization = two_machine_example(20)
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_what_no_order_hangs_on_is_not_sensitive(scale: float) -> None:
+    """Nor is a run of a part of a second, by as much."""
+    problem, drawn = two_machine_example(20)
+    realization = Realization(scale * drawn.times, scale * drawn.volumes)
     schedule = simulate(problem, realization, "oes")
+    assert (schedule.length < 1) == (scale < 1)
 
     assert 0 < effect_of_slight_delays(realization, "oes", None, schedule) < 0.001
 

@@ -161,6 +161,23 @@ def test_what_has_no_rates_or_no_rule_is_refused() -> None:
         rule_audit(replace(schedule, rates=None), "oes", realization)
 
 
+def test_a_rate_before_its_flow_began_is_no_rate_of_the_rule() -> None:
+    """Another check names it: what the flow carries counts from its start."""
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, record_rates=True)
+    rates = schedule.rates
+    assert rates is not None
+    last = int(np.argmax(schedule.flow_start[rates.edge, rates.iteration]))
+    first = {
+        name: np.append(getattr(rates, name)[last], getattr(rates, name))
+        for name in ("time", "edge", "iteration", "rate")
+    }
+    first["time"][0] = rates.time[0] / 2
+    early = replace(schedule, rates=RateHistory(**first))
+
+    assert rule_audit(early, "oes", realization)[1] == []
+
+
 def test_another_rule_than_the_stated_one_is_found() -> None:
     problem, realization = two_machine_example(3)
     schedule = simulate(problem, realization, "fifo", record_rates=True)

@@ -331,9 +331,12 @@ class Cost:
         return content
 
 
-def machine_cost(machines: int, hourly: float, seconds: float) -> float:
-    """Return the dollars of equal machines that run for so long."""
-    return machines * hourly * seconds / _HOUR
+def machine_cost(hourly: float, seconds: float) -> float:
+    """Return the dollars of machines that run for so long.
+
+    ``hourly``: dollars per hour of them all.
+    """
+    return hourly * seconds / _HOUR
 
 
 def schedule_cost(
@@ -381,9 +384,9 @@ def schedule_cost(
     # A function without an answer is paid for like any other.
     in_vain = prices.functions(lost)
     return Cost(
-        servers=machine_cost(1, server_price, seconds),
+        servers=machine_cost(server_price, seconds),
         lambdas=prices.functions(functions) + in_vain,
-        parameter_servers=machine_cost(1, parameter_price, seconds),
+        parameter_servers=machine_cost(parameter_price, seconds),
         seconds=seconds,
         lost=in_vain,
     )

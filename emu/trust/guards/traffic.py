@@ -39,23 +39,20 @@ def of_flows(
     start: Floats,
     end: Floats,
     sent: Floats,
-    capacity: float,
     depth: float,
 ) -> Overflow | None:
     """Return the overflow of a link by flows, None when they fit.
 
     In every interval the flows that lie in it as a whole may bring no more bytes than
     the link carries in that time, and ``depth`` once. What is late never breaks this:
-    every excess is certain.
+    every excess is certain. Times are of a clock that counts the bytes which fit.
 
     Parameters
     ----------
     start, end
-        Of every flow: when it could begin, and when its last byte was there, seconds.
+        Of every flow: when it could begin, and when its last byte was there.
     sent
         Bytes of every flow.
-    capacity
-        Bytes per second.
     depth
         Bytes that may be ahead.
     """
@@ -73,11 +70,11 @@ def of_flows(
     place = np.empty(start.size, dtype=np.int64)
     place[latest_first] = np.arange(start.size)
     # Of all intervals that end with this flow, the one that is the most over.
-    most_since_0 = best_sums(place, sent, sent + capacity * start)
-    excess = most_since_0 - capacity * end
+    most_since_0 = best_sums(place, sent, sent + start)
+    excess = most_since_0 - end
     # Sums of many volumes and products of large times are exact to some last bits only.
-    carried = capacity * (end - start)
-    rounding = 1e-9 * (sent + carried) + 1e-12 * capacity * end
+    carried = end - start
+    rounding = 1e-9 * (sent + carried) + 1e-12 * end
     over = np.flatnonzero(excess > depth + rounding)
     if not over.size:
         return None
@@ -85,8 +82,7 @@ def of_flows(
     worst = int(np.argmax(excess))
     # It begins where these flows, the latest first, overfill the most.
     latest = np.argsort(-start[: worst + 1], kind="stable")
-    fill_at_start = capacity * start[latest]
-    fill = np.cumsum(sent[latest]) + fill_at_start
+    fill = np.cumsum(sent[latest]) + start[latest]
     first = latest[int(np.argmax(fill))]
     return Overflow(
         at=float(end[over[0]]),
@@ -136,10 +132,9 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
         is_on_path = [link in hops for hops in paths]
         crosses = np.array(is_on_path, dtype=bool)[edge]
         depth = capacity * seconds_ahead + evidence.at_once(capacity)
-        # The clock of a bucket: bytes that fit by then.
         starts = fitting(problem, link, ready[crosses])
         ends = fitting(problem, link, arrival[crosses])
-        burst = of_flows(starts, ends, sizes[crosses], capacity=1.0, depth=depth)
+        burst = of_flows(starts, ends, sizes[crosses], depth=depth)
         if burst is not None:
             # The bucket's clock counts bytes: people are told seconds.
             start = _seconds_by_clock(starts, ready[crosses])

@@ -293,7 +293,7 @@ def test_table_4(row: tuple[Any, ...]) -> None:
         (HOURLY[instance], cpu),
         (HOURLY["p3.2"], gpu),
     ):
-        assert machine_cost(machines, hourly, seconds) == pytest.approx(
+        assert machine_cost(machines * hourly, seconds) == pytest.approx(
             dollars, abs=0.04
         )
     assert _value(*dorylus) / _value(*cpu) == pytest.approx(over_cpu, abs=0.006)
@@ -303,7 +303,7 @@ def test_table_4(row: tuple[Any, ...]) -> None:
 def test_what_servers_do_not_explain_of_table_4() -> None:
     """Lambdas and parameter servers are 13 to 59 % of the cost of Dorylus."""
     beyond = [
-        1 - machine_cost(n, HOURLY[instance], dorylus[0]) / dorylus[1]
+        1 - machine_cost(n * HOURLY[instance], dorylus[0]) / dorylus[1]
         for _, instance, n, dorylus, *_ in TABLE_4
     ]
     assert min(beyond) == pytest.approx(0.13, abs=0.01)

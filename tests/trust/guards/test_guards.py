@@ -561,16 +561,18 @@ def test_flows_overflow_where_some_interval_does(
         for e in set(end)
         if e >= s
     }
-    found = of_flows(start, end, sent, capacity, depth)
+    found = of_flows(capacity * start, capacity * end, sent, depth)
 
     over = [e for (_, e), most in excess.items() if most > depth]
     if not over:
         assert found is None
         return
     assert found is not None
-    assert found.at == min(over)
+    assert found.at == capacity * min(over)
     assert found.most == pytest.approx(max(excess.values()))
-    assert excess[found.since, found.until] == pytest.approx(found.most)
+    since = found.since / capacity
+    until = found.until / capacity
+    assert excess[since, until] == pytest.approx(found.most)
 
 
 def test_what_fits_to_the_last_digit_does_not_overflow() -> None:
@@ -581,13 +583,13 @@ def test_what_fits_to_the_last_digit_does_not_overflow() -> None:
     ends = 1e5 + np.cumsum(lengths)
     starts = ends - lengths
     for capacity in (1e3, 1e9):
-        assert of_flows(starts, ends, capacity * lengths, capacity, 0.0) is None
-        more = of_flows(starts, ends, 1.001 * capacity * lengths, capacity, 0.0)
-        assert more is not None
+        clock = capacity * starts, capacity * ends
+        assert of_flows(*clock, sent=capacity * lengths, depth=0.0) is None
+        assert of_flows(*clock, sent=1.001 * capacity * lengths, depth=0.0) is not None
 
 
 def test_flows_that_fill_a_link_together_do_not_overflow() -> None:
     """Three flows of one interval are each far below the capacity."""
     start, end, sent = np.zeros(3), np.full(3, 10.0), np.array([1.0, 2.0, 7.0])
-    assert of_flows(start, end, sent, 1.0, 0.0) is None
-    assert of_flows(start, end, sent, 0.999, 0.0) is not None
+    assert of_flows(start, end, sent, 0.0) is None
+    assert of_flows(start, 0.999 * end, sent, 0.0) is not None

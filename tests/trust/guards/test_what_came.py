@@ -52,6 +52,14 @@ def test_a_last_byte_may_come_a_millisecond_after_its_end(
 def test_rounding_is_of_what_an_interval_carries_however_late_it_is() -> None:
     """In 1 s behind a million 1 B/s carry 1 B; half a thousandth more is too much."""
     times = {"start": np.array([1e6]), "end": np.array([1e6 + 1])}
-    more = of_flows(**times, sent=np.array([1 + 5e-4]), capacity=1.0, depth=0.0)
+    more = of_flows(**times, sent=np.array([1 + 5e-4]), depth=0.0)
     assert more is not None
     assert more.most == pytest.approx(5e-4)
+
+
+def test_a_clock_is_known_to_its_last_digits_only() -> None:
+    """Behind a million bytes the next number is 1.2e-10 on: of 1e-4 a millionth."""
+    end = 1e6 + 1e-4
+    times = {"start": np.array([1e6]), "end": np.array([np.nextafter(end, 0.0)])}
+    assert of_flows(**times, sent=np.array([1e-4]), depth=0.0) is None
+    assert of_flows(**times, sent=np.array([1.1e-4]), depth=0.0) is not None
