@@ -319,7 +319,7 @@ def _may_hang(job: Job, cluster: Cluster, policy: str) -> bool:
     nothing any more, or the rule is one's own.
     """
     for task in job.tasks:
-        if task.takes and task.gives_back != task.takes:
+        if task.gives_back != task.takes:
             return True
     if cluster.tuners or cluster.links.steps.cut_for_good:
         return True

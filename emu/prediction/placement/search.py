@@ -296,7 +296,7 @@ class _Run:
         # A simulation may stop where it has passed the best.
         makespan = placement_cost(self.arrays, machine_of, self.best)
         if makespan < self.best:
-            chain.cost[:] = makespan
+            chain.cost[1] = makespan
             chain.best_machines[:] = machines
             self._note_best()
 

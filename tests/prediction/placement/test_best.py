@@ -26,13 +26,16 @@ from emu.problem import (
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
     Profile,
     Realization,
+    Route,
     Task,
 )
+from emu.problem.links import NO_ROUTE
 from emu.problem.placement import slot_teams
 from tests.prediction.placement.placement_cases import (
     feasible_placements,
@@ -276,6 +279,65 @@ def test_a_better_finalist_has_the_makespan_of_its_candidate(
     assert best([together]) == replace(
         found, placement=together, makespan=3.0, optimal=False
     )
+
+
+@pytest.mark.parametrize(("flows", "together"), [(4, True), (3, False)])
+def test_finalists_are_judged_by_whole_runs_of_so_many_flows(
+    flows: int, *, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two finalists send one flow in each of two iterations, the first of no bytes.
+
+    By the first iteration both placements take as long, and that of the search stays.
+    """
+    module = sys.modules[affordable.__module__]
+    job = Job((Task("a", "a", pinned="m0"), Task("b", "b")), (Edge(0, 1),), 2)
+    machines = (Machine("m0", 5.0, 4.0), Machine("m1", 8.0, 2.0))
+    run = Realization(np.array([[1.0, 1.0], [2.0, 6.0]]), np.array([[0.0, 40.0]]))
+    apart, beside = Placement((0, 1)), Placement((0, 0))
+    found = PlacementResult(apart, "best", makespan=3.0)
+    monkeypatch.setattr(module, "_search_run", lambda *_: found)
+    monkeypatch.setattr(module, "_other_finalists", lambda *_: [])
+    monkeypatch.setattr(module, "_WHOLE_RUNS", flows)
+
+    best = best_placement(
+        job, Cluster(machines), run, transfers=3, iterations=1, known=[beside]
+    )
+    assert best.placement == (beside if together else apart)
+    assert best.makespan == 3.0
+
+
+def test_a_pinned_job_is_judged_by_the_iterations_of_candidates() -> None:
+    """Twenty of thirty."""
+    job = Job((Task("a", "a", pinned="m0"),), (), 30)
+    cluster = Cluster((Machine("m0", 5.0, 4.0),))
+    run = Realization(np.ones((1, 30)), np.zeros((0, 30)))
+
+    found = best_placement(job, cluster, run)
+    assert (found.makespan, found.iterations) == (20.0, 20)
+
+
+def test_for_the_portfolio_a_placement_is_judged_by_equal_shares() -> None:
+    """Both flows take 20 s then, and b 10 s; one after the other they end at 20 s."""
+    pins = {"a": "m0", "b": "m1", "c": "m2"}
+    tasks = [Task(name, name, pinned=machine) for name, machine in pins.items()]
+    job = Job(tuple(tasks), (Edge(0, 1), Edge(0, 2)), 1)
+    cluster = Cluster(tuple(Machine(name, 1.0, 1.0) for name in pins.values()))
+    run = Realization(np.array([[0.0], [10.0], [0.0]]), np.full((2, 1), 10.0))
+
+    assert best_placement(job, cluster, run, "fifo").makespan == 20.0
+    assert best_placement(job, cluster, run, "portfolio").makespan == 30.0
+
+
+def test_a_flow_of_pinned_tasks_needs_a_route() -> None:
+    machines = (Machine("m0", 5.0, 4.0), Machine("m1", 8.0, 2.0))
+    cut = Route((0,), (1,), (NO_ROUTE,))
+    cluster = Cluster(machines, (Link(NO_ROUTE, 1.0),), (cut,))
+    tasks = (Task("a", "a", pinned="m0"), Task("b", "b", pinned="m1"))
+    run = Realization(np.ones((2, 1)), np.ones((1, 1)))
+
+    with pytest.raises(InfeasiblePlacement, match="a") as refused:
+        best_placement(Job(tasks, (Edge(0, 1),), 1), cluster, run)
+    assert refused.value.key == "cluster.routes"
 
 
 def test_a_cost_of_jobs_reaches_every_search_and_every_judge(

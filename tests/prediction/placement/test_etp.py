@@ -57,6 +57,18 @@ def test_result_is_feasible_and_no_worse_than_its_start() -> None:
         assert result.history[-1][1] == result.makespan
 
 
+def test_its_defaults_are_those_of_the_paper_and_nothing_is_better_than_0_s() -> None:
+    options = EtpOptions()
+    assert (options.transfers, options.iterations) == (10_000, 20)
+    assert (options.mu, options.beta, options.beta_unit) == (1.0, 0.1, None)
+
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+    nothing = Profile(0 * profile.times, 0 * profile.volumes)
+    found = search_etp(job, cluster, nothing, options=EtpOptions(**SHORT))
+    assert (found.makespan, found.candidates, found.evaluations) == (0.0, 0, 0)
+
+
 def test_a_job_a_millionth_as_long_is_searched_alike() -> None:
     """The unit of cost is a part of the makespan; in seconds it would not scale."""
     job, cluster = paper_testbed()

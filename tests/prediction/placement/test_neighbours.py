@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from emu.prediction.placement.moves import Move, Neighbour
-from emu.problem import Placement, Problem
+from emu.prediction.placement.moves import Move, Neighbour, moves_between
+from emu.problem import Cluster, Job, Machine, Placement, Problem, Task
 from tests.prediction.placement.placement_cases import (
     feasible_placements,
     random_setting,
@@ -33,6 +33,7 @@ from tools.studies.moves_and_bounds import neighbours
             "swap a, b with d, c",
         ),
         ([("a", "m0", "m1"), ("b", "m2", "m3")], "a: m0 -> m1; b: m2 -> m3"),
+        ([("a", "m0", "m1"), ("b", "m1", "m2")], "a: m0 -> m1; b: m1 -> m2"),
     ],
 )
 def test_only_an_exchange_is_a_swap(
@@ -41,6 +42,21 @@ def test_only_an_exchange_is_a_swap(
     found = Neighbour(Placement((0, 1)), tuple(Move(*move) for move in moves))
 
     assert str(found) == text
+
+
+def test_a_process_that_only_one_job_has_does_not_move() -> None:
+    """Of two stores the second comes with its machine, and the sampler moves there."""
+    machines = tuple(Machine(name, 1.0, 1.0) for name in ("m0", "m1"))
+    one, more = Task("g0", "store"), Task("g1", "store")
+    sampler = Task("s", "sampler")
+    before = Problem(
+        Cluster(machines[:1]), Job((one, sampler), (), 1), Placement((0, 0))
+    )
+    after = Problem(
+        Cluster(machines), Job((one, more, sampler), (), 1), Placement((0, 1, 1))
+    )
+
+    assert moves_between(before, after) == (Move("s", "m0", "m1"),)
 
 
 @pytest.mark.parametrize("seed", [2, 4, 10])

@@ -12,6 +12,7 @@ import pytest
 from emu.prediction.placement import PLACEMENT_POLICIES, place
 from emu.prediction.placement.baselines import place_ifs
 from emu.prediction.placement.candidates import common_draws, walk_generator
+from emu.prediction.placement.place import repeat_profile
 from emu.prediction.placement.space import PlacementResult
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -159,6 +160,26 @@ def test_a_placement_is_simulated_with_draws_of_its_seed_on_its_machines() -> No
     only = place("best", replace(job, tasks=pinned), cluster, profile=profile)
     # Of 1 and 4 s, and of 49 and 64 s, three times as long; nothing crosses a link.
     assert only.makespan == 3 * (1 + max(4, 49) + 64)
+
+
+def test_a_placement_that_ends_nowhere_takes_for_ever() -> None:
+    """The NIC of m0 is cut for good before a sends; b stands on m1."""
+    machines = (Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0))
+    cluster = Cluster(machines, changes=(CapacityChange(0.5, "m0 out", 0.0),))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    profile = Profile(np.ones((2, 1)), np.ones((1, 1)))
+
+    stated = {"a": "m0", "b": "m1"}
+    found = place("explicit", job, cluster, profile=profile, tasks=stated)
+    assert (found.makespan, found.evaluations) == (np.inf, 1)
+
+
+def test_without_a_profile_tasks_take_a_second_and_send_nothing() -> None:
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 3)
+
+    run = repeat_profile(job, None)
+    assert run.times.tolist() == [[1.0] * 3] * 2
+    assert run.volumes.tolist() == [[0.0] * 3]
 
 
 def test_where_a_policy_leaves_tasks_waiting_a_search_takes_its_place(

@@ -90,6 +90,11 @@ def test_a_link_that_carries_two_flows_takes_twice_as_long() -> None:
     expected = _round_cost(1 / 2 + 1 / 9 + 1 / 8 + 1 / 4 + 1 / 9)
     assert ring_cost(links, [0, 1, 2]) == RingCost(2, 0.5, expected)
 
+    # Of the NICs on the way there is only the first, out of a.
+    routes = [Route((0,), (1,), ("out",)), Route((1,), (0,), ("x",))]
+    links = Links(machines, [Link("x", 2.0)], routes)
+    assert ring_cost(links, [0, 1]).crossings == 1
+
 
 def test_the_slowest_link_counts_before_the_sum_of_all() -> None:
     """One way round they take 5, 1 and 1 s per byte, the other way 3 s each."""

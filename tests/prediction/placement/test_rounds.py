@@ -200,6 +200,7 @@ def test_of_a_small_budget_the_least_estimates_are_simulated(
 
     every, chosen = starts
     assert len(every) == SIMPLE
+    assert len({*every[:4]}) > 1  # IFS in orders of machines that are drawn
     assert chosen == sorted(every)[:4]
 
 
@@ -279,11 +280,22 @@ def test_listing_stops_when_candidates_are_used_up(
 
     def find(transfers: int) -> Any:
         options = SearchOptions(transfers=transfers, iterations=1, sketches=0)
-        return search_run(job, cluster, RUN, seed=0, options=options)
+        told: list[tuple[int, int, float]] = []
+        found = search_run(
+            job,
+            cluster,
+            RUN,
+            seed=0,
+            options=options,
+            progress=lambda *figures: told.append(figures),
+        )
+        assert told[-1] == (found.candidates, transfers, found.makespan)
+        return found
 
     few = find(SIMPLE)
     assert few.candidates == few.evaluations == SIMPLE
     assert not few.optimal
+    assert few.accepted == 0  # no chain has moved
     many = find(1000)
     assert many.optimal
     assert many.makespan == min(lengths) < few.makespan

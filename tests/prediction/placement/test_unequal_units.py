@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.errors import DataError
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import (
     NORM,
@@ -128,6 +129,34 @@ def test_memory_that_is_missing_is_said_with_its_unit() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("demands", "problem"),
+    [
+        (
+            [9.0, 1.0, 2.0],
+            "t0 needs 9 cpu, the roomiest machine, m1, has 8 left (1 short)",
+        ),
+        (
+            [3.0, 6.0, 3.0],
+            (
+                "of 12 cpu that the movable tasks need, the machines can hold 9 at "
+                "best, in pieces of 3, 6 (3 short)"
+            ),
+        ),
+    ],
+)
+def test_what_is_too_large_or_in_pieces_is_said(
+    demands: list[float], problem: str
+) -> None:
+    """A further task needs none of it."""
+    rooms = {"m0": 5.0, "m1": 8.0}
+    machines = [Machine(name, 1.0, 1.0, {"cpu": cpu}) for name, cpu in rooms.items()]
+    tasks = [Task(f"t{n}", "t", {"cpu": need}) for n, need in enumerate(demands)]
+    job = Job((*tasks, Task("free", "t", {"gpu": 1.0})), (), 1)
+
+    assert str(infeasibility(Space(job, Cluster(tuple(machines))))) == problem
+
+
 #: Tasks a and b run once, c twice; a sends to b, and c to no task.
 ONCE = Job(
     (Task("a", "t", iterations=1), Task("b", "t", iterations=1), Task("c", "t")),
@@ -218,12 +247,37 @@ def test_no_limited_pool_gets_more_back_than_is_taken_of_it() -> None:
 
 
 def test_who_is_pinned_to_a_slow_machine_is_slow_in_any_placement() -> None:
-    factors = {"m0": 1.0, "m1": 3.0}
-    for pinned, least in (("m1", 6.0), ("m0", 2.0), (None, 2.0)):
-        job = Job((Task("a", "t", pinned=pinned, slowness=factors),), (), 1)
-        run = Realization(np.array([[2.0]]), np.empty((0, 1)))
-        candidates = Candidates(Space(job, Cluster(MACHINES)), run, "oes")
-        assert candidates.least == least
+    for slow, fast in (("m0", "m1"), ("m1", "m0")):
+        factors = {fast: 1.0, slow: 3.0}
+        for pinned, least in ((slow, 6.0), (fast, 2.0), (None, 2.0)):
+            job = Job((Task("a", "t", pinned=pinned, slowness=factors),), (), 1)
+            run = Realization(np.array([[2.0]]), np.empty((0, 1)))
+            candidates = Candidates(Space(job, Cluster(MACHINES)), run, "oes")
+            assert candidates.least == least
+
+
+def test_a_task_keeps_its_machine_busy_as_long_as_it_is_slow_there() -> None:
+    """It takes 2 and 3 s, on m1 four times as long; there is no third machine."""
+    job = Job((Task("a", "t", slowness={"m0": 1.0, "m1": 4.0}),), (), 2)
+    run = Realization(np.array([[2.0, 3.0]]), np.empty((0, 2)))
+    candidates = Candidates(Space(job, Cluster(MACHINES)), run, "oes")
+
+    for machine, seconds in ((0, 5.0), (1, 20.0)):
+        assert estimate(candidates, np.array([machine])) == pytest.approx(seconds)
+    for wrong in (-1, 2):
+        with pytest.raises(ValueError, match="machine"):
+            lower_bound(candidates, np.array([wrong]))
+
+
+def test_what_a_rule_raises_ends_a_search() -> None:
+    text = "class Mine:\n def rates(self, flows, capacity):\n  raise ValueError('no')\n"
+    rule = register_program("refuses.py:Mine", text)
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 1)
+    run = Realization(np.ones((2, 1)), np.ones((1, 1)))
+    candidates = Candidates(Space(job, Cluster(MACHINES)), run, rule)
+
+    with pytest.raises(DataError, match="no"):
+        placement_cost(candidates, np.array([0, 1]), np.inf)
 
 
 def test_a_bound_over_placements_is_of_ports_or_of_tasks() -> None:
