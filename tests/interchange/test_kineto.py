@@ -17,7 +17,7 @@ import emu
 from emu.cli.app import app
 from emu.errors import DataError
 from emu.interchange.kineto import count_repeats
-from emu.interchange.kineto_trace import Exchange
+from emu.interchange.kineto_trace import Exchange, RankTrace
 from emu.interchange.workload_formats import read_workload
 
 pytestmark = pytest.mark.usefixtures("read_here")
@@ -166,6 +166,19 @@ def test_uneven_all_to_all_by_hand(tmp_path: Path) -> None:
     assert simulate(paths) == pytest.approx(4 + 6 + 3)
 
 
+def test_messages_of_nccl_go_to_and_come_from_the_rank_that_is_theirs(
+    tmp_path: Path,
+) -> None:
+    """Rank 0 sends 8,000 bytes at 4 ms; what the other key states is nobody's."""
+    ends = (nccl("send", **{"Dst Rank": 1, "Src Rank": 7}),
+            nccl("recv", **{"Src Rank": 0, "Dst Rank": 7}))  # fmt: skip
+    ranks = [
+        [*kernel(0, 4, 0), *kernel(4, 20, 1, **end), *kernel(20, 23, 2)] for end in ends
+    ]
+    paths = write_traces(tmp_path, *ranks, backend="nccl")
+    assert simulate(paths) == pytest.approx(4 + 8 + 3)
+
+
 @pytest.mark.parametrize("uneven_rank", [0, 1])
 def test_one_rank_alone_may_send_unequal_shares(
     tmp_path: Path, uneven_rank: int
@@ -204,6 +217,9 @@ def test_messages_go_together_in_order(tmp_path: Path) -> None:
     paths = write_traces(tmp_path, sender, receiver)
     assert simulate(paths) == pytest.approx(10 + 4 + 3 + 3)
     assert "0 collectives, 2 messages" in read_workload(*paths).notes[-1]
+    words = "rank 0 sends 2 messages of tag 5 to rank 1, which receives 1"
+    with pytest.raises(DataError, match=words):
+        read_workload(*write_traces(tmp_path, sender, receiver[:4]))
 
 
 def test_steps_that_not_all_ranks_have_are_left_out(tmp_path: Path) -> None:
@@ -368,6 +384,77 @@ def test_steps_of_kernels_count_where_they_are_marked(tmp_path: Path) -> None:
     rank = [step(1, 0, 5), *marks, *kernel(2, 30, 1), *kernel(30, 40, 2)]
     paths = write_traces(tmp_path, rank, world_size=1)
     assert simulate(paths) == pytest.approx(38)
+    (path,) = paths
+    assert RankTrace(path).steps == {1: pytest.approx((0.002, 0.040))}
+
+
+def test_a_trace_without_steps_is_from_the_first_range_to_what_ends_last(
+    tmp_path: Path,
+) -> None:
+    """A range of the whole program begins before, and ends after all others."""
+    program = {**operator(-5, 100, "main"), "cat": "python_function"}
+    rank = [program, operator(1, 10), gloo(10, 33)]
+    (path,) = write_traces(tmp_path, rank, world_size=2)
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"baseTimeNanoseconds": 1_500_000_000}))
+
+    trace = RankTrace(path)
+    assert trace.steps == {0: pytest.approx((0.001, 0.033))}
+    assert trace.zero == 1.5
+
+
+@pytest.mark.parametrize(
+    ("rank", "busy"),
+    [
+        # Of operators that begin together the longer one has called the shorter.
+        ([operator(0, 10), operator(0, 4)], (0.0, 0.004)),
+        ([operator(0, 4), operator(0, 10)], (0.0, 0.004)),
+        # A kernel that ends while another one runs ends nothing.
+        ([*kernel(0, 10, 0), *kernel(2, 4, 1)], (0.0, 0.010)),
+        # A job of one rank may call what exchanges nothing.
+        ([operator(0, 4), operator(5, 6, "c10d::barrier")], (0.0, 0.004)),
+    ],
+)
+def test_what_computes(
+    tmp_path: Path, rank: list[Event], busy: tuple[float, float]
+) -> None:
+    (path,) = write_traces(tmp_path, rank)
+    assert RankTrace(path).busy == [pytest.approx(busy)]
+
+
+@pytest.mark.parametrize(
+    ("called", "begun", "posted"),
+    [(11, 20, 11), (11, 21, 11), (20, 21, 21), (21, 22, 22)],
+)
+def test_what_a_busy_worker_took_up_later_was_posted_when_it_was_called(
+    tmp_path: Path, called: float, begun: float, posted: float
+) -> None:
+    """The first exchange ends at 20 ms: what was called before then has waited."""
+    rank = [
+        operator(0, 9), operator(9, 9.5, "c10d::allreduce_"), gloo(10, 20),
+        operator(called, called + 0.1, "c10d::allreduce_"), gloo(begun, 30),
+    ]  # fmt: skip
+    (path,) = write_traces(tmp_path, rank, world_size=2)
+    _, second = RankTrace(path).exchanges
+    assert second.post == pytest.approx(1e-3 * posted)
+
+
+def test_records_and_launches_that_are_missing_are_counted(tmp_path: Path) -> None:
+    """A kernel without its launch could begin when it did, and no earlier."""
+    called = [
+        operator(
+            begin, begin, "record_param_comms", **nccl(), **{"External id": number}
+        )
+        for begin, number in ((1.0, 5), (2.0, 6))
+    ]
+    _, exchange = kernel(6, 20, 1, **{"External id": 5})
+    (path,) = write_traces(tmp_path, [*kernel(0, 4, 0), *called, exchange],
+                           world_size=2)  # fmt: skip
+
+    trace = RankTrace(path)
+    assert [found.post for found in trace.exchanges] == [pytest.approx(0.006)]
+    assert trace.left_out["record of an exchange without a kernel"] == 1
+    assert trace.left_out["kernel whose launch is not there"] == 1
 
 
 def test_messages_of_ranks_in_order(tmp_path: Path) -> None:
