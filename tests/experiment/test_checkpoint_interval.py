@@ -45,6 +45,7 @@ def test_dalys_is_near_the_best_of_the_exact_expectation(
 
 def test_a_checkpoint_that_outlasts_the_machines_is_taken_once() -> None:
     assert young_daly(5.0, 2.0)[1] == 2.0
+    assert young_daly(2.0, 1.0) == (2.0, 1.0)
 
 
 def test_dalys_expansion_holds_up_to_twice_the_time_between_deaths() -> None:
@@ -68,6 +69,8 @@ def test_the_best_by_simulation_is_near_dalys() -> None:
     assert found.young == pytest.approx(young / found.iteration)
     assert found.daly == pytest.approx(daly / found.iteration)
     assert 0.5 < found.best / found.daly < 2.0
+    assert round(found.daly) in found.means  # beside shares of it and the stated one
+    assert round(found.young) not in found.means
     assert found.means[found.best] == min(found.means.values())
     assert found.means[40] > 1.1 * found.means[found.best]
     assert f"every {found.best} iterations would be best" in found.line()
@@ -117,5 +120,6 @@ def test_copies_cost_what_they_delay_the_job() -> None:
     each = format_size(float(sizes[5]))
     assert np.flatnonzero(sizes).tolist() == [5, 10, 15, 20]
     assert line.startswith(f"4 checkpoints to peers of {each}: ")
+    assert line.endswith(f", {100 * longer / free:.3g} %, beside none")
     assert copies_line(ready("every: 5 iterations"), 1.0) == []
     assert not_sought(stated.scenario) == []

@@ -309,3 +309,20 @@ def test_a_crossover_and_its_estimate_are_two_changes_along_one_key(
     )
     assert [side.value for side in low.sides] == [1, 15]
     assert (low.found, low.estimate) == (False, None)
+
+
+def test_an_error_of_another_key_is_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No other range would mend it."""
+    error = ScenarioError("2 or more", file="job.workers", key="job.workers")
+
+    def refuse(*_: Any) -> Answer:
+        raise error
+
+    monkeypatch.setattr(crossover, "measure", refuse)
+    values = Values.between("4", "8")
+    names = ("data_parallel", "p3")
+    with pytest.raises(ScenarioError) as found:
+        find_crossover(loads(TEXT), "job.model.hidden", names, values)
+    assert found.value is error
