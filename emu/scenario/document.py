@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
@@ -298,6 +299,9 @@ def _read_yaml(file: str, text: str) -> Document:
         raise ScenarioError(f"{problem}; write it as JSON (.json)", file=file)
     try:
         data = _load_tree(text)
+    except MaxDepthExceededError as error:
+        line = error.problem_mark.line + 1
+        raise ScenarioError(_TOO_MANY, file=file, line=line) from error
     except MarkedYAMLError as error:
         line, slip = what_to_write(error, text)
         problem = f"is not YAML: {slip}"
@@ -326,6 +330,9 @@ def _load_tree(text: str) -> Any:
     37 that 740 values take.
     """
     parser = YAML(pure=True)
+    # What is not closed is looked through at each level: 2,000 of them took 4 s. The
+    # outermost mapping is a level to it.
+    parser.max_depth = _DEEPEST + 1
     return parser.load(StringIO(text))
 
 

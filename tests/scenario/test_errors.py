@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from emu.errors import ScenarioError, ScenarioErrors
 from emu.scenario import find_errors, load
+from emu.scenario.document import parse_document
 from emu.scenario.scenario_file import loads
 
 GOOD = """\
@@ -467,7 +468,8 @@ def test_validate_finds_what_simulating_would_fail_on(
         (b"a: \xff\xfe", "is not text in UTF-8"),
         (b"when: 2026-01-01", "found 2026-01-01, which YAML reads as a"),
         (b"a: " + b"[" * 50 + b"]" * 50, "has too many values or levels"),
-        (b"a: " + b"[" * 300, "is not YAML: "),
+        (b"a: " + b"[" * 300, "has too many values or levels"),
+        (b"a: " + b"[" * 30, "is not YAML: "),
         (
             b"""
                 a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
@@ -493,6 +495,16 @@ def test_what_is_not_a_scenario_at_all(
 
     assert caught.value.problem.startswith(message)
     assert caught.value.file == str(file)
+
+
+def test_the_level_that_is_too_many_is_named_by_its_line() -> None:
+    """Levels are counted from the file on: 40 of them are taken."""
+    text = "name: x\njob:\n  a: "
+    parse_document(text + "[" * 39 + "]" * 39, "deep.yaml")
+
+    with pytest.raises(ScenarioError, match="has too many values or levels") as caught:
+        parse_document(text + "[" * 40 + "]" * 40, "deep.yaml")
+    assert (caught.value.file, caught.value.line) == ("deep.yaml", 3)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
