@@ -34,7 +34,7 @@ def scenario_of(*, drawn: bool) -> Scenario:
     machines = [
         {"name": name, "cpu": 16, "gpu": 2, "nic": nic} for name, nic in nics.items()
     ]
-    dataset = {"name": "products-like", "scale": 0.02}
+    dataset = {"name": "products-like", "scale": 0.01}
     if drawn:
         dataset["drawn"] = True
     job = {

@@ -31,7 +31,7 @@ from emu.report.target_tables import target_lines
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.scenario_file import loads
 
-SCALES = [0.002, 0.003, 0.005]
+SCALES = [0.0005, 0.0008, 0.0012]
 
 
 @given(
@@ -71,7 +71,7 @@ def scenario_of(**keys: Any) -> Scenario:
     rates = dict.fromkeys(("aggregate", "multiply", "sample", "collect"), "20 ps")
     job = {
         "system": "data_parallel",
-        "dataset": {"name": "products-like", "drawn": True, "scale": 0.01},
+        "dataset": {"name": "products-like", "drawn": True, "scale": 0.003},
         "model": {"kind": "gcn", "hidden": 16, "layers": 2},
         "fanouts": [4, 6],
         "batch_size": 32,
@@ -85,6 +85,7 @@ def scenario_of(**keys: Any) -> Scenario:
     return loads(json.dumps(document | {"training_scales": SCALES} | keys))
 
 
+@pytest.mark.usefixtures("short_draws")
 def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
     target = Target(0.5)
     rows = compare_systems(
@@ -93,6 +94,9 @@ def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
     for row in rows:
         assert row.trend is not None
         assert row.trend.scales == tuple(np.repeat(SCALES, SEEDS))
+        assert row.trend.scale == 0.003
+        # What parts of a whole graph exchange decides how it learns.
+        assert row.trend.alone == (row.system == "data_parallel")
         assert row.trend.low <= row.trend.estimate <= row.trend.high
         assert row.steps == np.ceil(row.trend.estimate)
         assert row.makespan == pytest.approx(row.steps * row.iteration_seconds)
@@ -106,6 +110,7 @@ def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
     assert first.trend.low <= ready.reached.step <= first.trend.high
 
 
+@pytest.mark.usefixtures("short_draws")
 def test_mini_batch_rows_share_the_trainings_of_one_machine() -> None:
     scenario = scenario_of(
         systems={"dgtp": {"cache": {"policy": "degree", "size": "9 kB"}}}
@@ -132,6 +137,7 @@ def test_mini_batch_rows_share_the_trainings_of_one_machine() -> None:
     assert place_alone(row, row.on(("m0", "m1"))) is None
 
 
+@pytest.mark.usefixtures("short_draws")
 def test_trainings_of_a_scale_have_seeds_from_that_of_the_file_on() -> None:
     scenario = load(scenario_of(), {"seed": 7})
     target = Target(0.5)
@@ -142,6 +148,7 @@ def test_trainings_of_a_scale_have_seeds_from_that_of_the_file_on() -> None:
     assert [learner.seed for _, learner in smaller] == [7, 8] * len(SCALES)
 
 
+@pytest.mark.usefixtures("short_draws")
 def test_intervals_that_overlap_part_no_rows() -> None:
     first, second = compare_systems(
         scenario_of(), ["data_parallel", "p3.A"], same_machines=True, target=Target(0.5)
@@ -172,8 +179,9 @@ def replace_steps(row: Answer, near: Answer, low: float, times: float = 1.1) -> 
     return replace(row, draws=draws)
 
 
+@pytest.mark.usefixtures("short_draws")
 def test_a_smaller_graph_that_falls_short_is_named() -> None:
-    problem = "training_scales: at 0.002: .*hold 7"
+    problem = r"training_scales: at 0.0005: .*hold \d"
     with pytest.raises(EmulatorError, match=problem):
         compare_systems(scenario_of(), ["data_parallel"], target=Target(0.99, within=4))
 
@@ -184,7 +192,7 @@ def test_a_smaller_graph_that_falls_short_is_named() -> None:
         ({"training_scales": []}, "write 3 different ones or more"),
         ({"training_scales": [0.002, 0.003]}, "write 3 different ones or more"),
         ({"training_scales": [0.002, 0.003, 0.003]}, "write 3 different ones or more"),
-        ({"training_scales": [0.002, 0.003, 0.01]}, "less than the scale of the file"),
+        ({"training_scales": [0.001, 0.002, 0.003]}, "less than the scale of the file"),
         ({"training_scales": [0.002, 0.003, 1.5]}, "training_scales"),
     ],
 )

@@ -374,7 +374,7 @@ def training(seed: int, system: str) -> Drawn:
         times[str(rng.choice(TIMED[system]))] = slow
     job: Drawn = {
         "system": system,
-        "dataset": {"name": "products-like", "scale": 0.002},
+        "dataset": {"name": "products-like", "scale": 0.0005},
         "model": {"hidden": int(rng.integers(4, 20)), "layers": 2},
         "times": times,
     }
@@ -501,7 +501,7 @@ def test_a_scenario_that_is_loaded_again_is_equal(seed: int) -> None:
 DGTP = """
 job:
   system: dgtp
-  dataset: {name: products-like, scale: 0.002}
+  dataset: {name: products-like, scale: 0.0005}
   model: {hidden: 8, layers: 2}
   fanouts: [2, 3]
   batch_size: 12
@@ -510,6 +510,7 @@ job:
 """
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("seed", range(4))
 def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
     """One more machine has a graph store, of which no profile knows anything."""
@@ -528,6 +529,7 @@ def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
     assert note.endswith("it would have tasks without measured times")
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("pins", [("m0", "m1"), ()])
 def test_a_profile_knows_the_tasks_that_one_more_machine_leaves_as_they_are(
     pins: tuple[str, ...], tmp_path: Path
