@@ -20,7 +20,7 @@ from emu.scenario import Experiment
 from emu.systems.cache_section import cache_bytes
 from emu.systems.device_memory import RESOURCE
 from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS, Transfer
-from emu.systems.system import list_transfers, state_bytes
+from emu.systems.system import list_unfilled, state_bytes
 from emu.systems.training_section import feature_bytes
 from emu.units import format_size
 
@@ -142,7 +142,8 @@ def memory_by_machine(
     volumes = experiment.realization.volumes
     scale = experiment.scenario.emulation.stated_byte_scale
     real = defaultdict[str, float](float)
-    transfers = list_transfers(job)
+    # Caches are counted whole, by their size: what fills them is not asked for.
+    transfers = list_unfilled(job)
     _add_features(real, experiment, transfers)
     _add_weights(real, experiment, transfers)
 

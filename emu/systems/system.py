@@ -181,6 +181,8 @@ class System:
     vectors of parameters that it steps."""
     setup: Callable[[Job], Iterable[Transfer]] = initial_weights
     """Returns what a job sends before time 0; where it trains, this opens data."""
+    fills: Callable[[Job], Iterable[Transfer]] = lambda _: ()
+    """Returns rows that caches begin with, which are sent before time 0 as well."""
     carries: Mapping[Kinds, str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""
@@ -341,7 +343,13 @@ def state_bytes(job: Job) -> dict[str, Floats]:
 
 
 def list_transfers(job: Job) -> list[Transfer]:
-    """Return what a job sends before time 0; see `System.setup`."""
+    """Return what a job sends before time 0; see `System.setup` and `System.fills`."""
+    system = _system(job.settings)
+    return [*system.setup(job), *system.fills(job)]
+
+
+def list_unfilled(job: Job) -> list[Transfer]:
+    """Return the same without what fills caches, which takes longest to find."""
     system = _system(job.settings)
     return list(system.setup(job))
 

@@ -180,7 +180,7 @@ def test_memory_of_rows_is_that_of_their_own_part(
     ghosts = [one for one in list_transfers(job) if one.cause == GHOSTS]
     monkeypatch.setattr(f"{module}._Payloads.most_waiting", lambda *_: 0.0)
     monkeypatch.setattr(f"{module}.state_bytes", lambda _: {})
-    monkeypatch.setattr(f"{module}.list_transfers", lambda _: ghosts)
+    monkeypatch.setattr(f"{module}.list_unfilled", lambda _: ghosts)
     kept = dataset.feature_length + 16 + dataset.classes
     read = dataset.feature_length if kind == "gcn" else 0
     parts = [graph.part(number) for number in range(graph.parts)]

@@ -13,7 +13,6 @@ from emu.systems.system import (
     System,
     Variant,
     calling,
-    initial_weights,
     on_demand,
 )
 
@@ -51,8 +50,6 @@ def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return servers or workers[:1], workers
 
 
-_list_fills = calling("emu.systems.cache_section:list_fills")
-
 DGTP = System(
     "dgtp",
     on_demand("emu.systems.dgtp.section:DgtpJobSection"),
@@ -69,7 +66,7 @@ DGTP = System(
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,
     vectors=_vectors,
-    setup=lambda job: (*initial_weights(job), *_list_fills(job)),
+    fills=calling("emu.systems.cache_section:list_fills"),
     remarks=calling("emu.systems.cache_section:cache_lines"),
     figures=calling("emu.systems.cache_section:cache_figures"),
     carries=CARRIES,
