@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -408,22 +408,9 @@ def batch_counts(
     batch: DrawnBatch,
     owner: SmallInts,
     stores: int,
-    hits: Mask | None = None,
-    early: Ints | None = None,
 ) -> SampleCounts:
-    """Count what each store owns of a mini-batch, without touching features.
-
-    ``hits``: which of its vertices' rows the sampler has, None without a cache;
-    ``early``: vertices whose rows come with it for later batches.
-    """
+    """Count what each store owns of a mini-batch, without touching features."""
     owner = np.ascontiguousarray(owner, np.int32)
-    hits_by_store: tuple[int, ...] = ()
-    if hits is not None:
-        hits_by_store = _count_by_store(owner, stores, batch.vertices, counted=hits)
-    early_by_store: tuple[int, ...] = ()
-    if early is not None:
-        early_by_store = _count_by_store(owner, stores, early)
-
     # Hop by hop from the seeds.
     hops = len(batch.sizes) - 1
     rows = _count_frontiers(batch, owner, stores)
@@ -439,8 +426,27 @@ def batch_counts(
         first_edges=edge_counts[-1],
         frontier_owned=tuple(frontier_owned),
         answered=tuple(answered),
-        hits=hits_by_store,
-        ahead=early_by_store,
+    )
+
+
+def cached_counts(
+    counts: SampleCounts,
+    vertices: Array,
+    owner: SmallInts,
+    hits: Mask,
+    early: Ints,
+) -> SampleCounts:
+    """Return the counts of a mini-batch with what its sampler has of other stores.
+
+    ``hits``: of which of its ``vertices`` it has the rows; ``early``: vertices whose
+    rows come with it for later batches.
+    """
+    owner = np.ascontiguousarray(owner, np.int32)
+    stores = len(counts.owned)
+    return replace(
+        counts,
+        hits=_count_by_store(owner, stores, vertices, counted=hits),
+        ahead=_count_by_store(owner, stores, early),
     )
 
 
@@ -448,34 +454,19 @@ def batch_counts(
 _AT_ONCE = 20
 
 
-def _count_batch(
-    dataset: Dataset,
-    plan: BatchPlan,
-    train: Ints,
-    sampler: int,
-    iteration: int,
-    held: SamplerCache | None = None,
-) -> SampleCounts:
-    """Return the counts of one mini-batch, by what its sampler has of other stores."""
-    batch = draw_batch(
-        dataset,
-        plan=plan,
-        train=train,
-        sampler=sampler,
-        iteration=iteration,
-    )
-    early = None
-    hits = None
-    if held is not None:
-        early = held.look_ahead()
-        hits = held.look(batch.vertices)
-    return batch_counts(
-        batch,
-        owner=dataset.owner,
-        stores=dataset.parts,
-        hits=hits,
-        early=early,
-    )
+@lru_cache(maxsize=256)  # each row of a table counts them, with a cache of its own
+def _count_some(
+    dataset: Dataset, plan: BatchPlan, sampler: int, iterations: range
+) -> tuple[SampleCounts, ...]:
+    """Return the counts of some mini-batches of a sampler, without a cache."""
+    train = plan.walk(dataset)
+    counts = []
+
+    for iteration in iterations:
+        batch = draw_batch(dataset, plan, train, sampler, iteration)
+        of_batch = batch_counts(batch, dataset.owner, dataset.parts)
+        counts.append(of_batch)
+    return tuple(counts)
 
 
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
@@ -486,21 +477,31 @@ def count_samples(
     cache: CachePlan | None = None,
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
-    train = plan.walk(dataset)
-    count = partial(_count_batch, dataset, plan, train)
+    count = partial(_count_some, dataset, plan)
+    firsts = range(0, batches, _AT_ONCE)
+    pieces = [range(batches)[first : first + _AT_ONCE] for first in firsts]
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
         # Rows that are kept depend on the batches before: one sampler is one task.
         draw = kept_batches(dataset, plan, sampler)
         held = open_cache(dataset, plan, cache, sampler, 0, batches, draw)
-        counts = [count(sampler, number, held) for number in range(batches)]
+
+        counts = []
+        for iterations in pieces:
+            plain = count(sampler, iterations)
+            for iteration, of_batch in zip(iterations, plain, strict=True):
+                vertices = draw(iteration)
+                early = held.look_ahead()
+                hits = held.look(vertices)
+                with_cache = cached_counts(
+                    of_batch, vertices, dataset.owner, hits, early
+                )
+                counts.append(with_cache)
         return tuple(counts)
 
-    def count_some(sampler: int, iterations: range) -> list[SampleCounts]:
-        return [count(sampler, number) for number in iterations]
-
     # Before samplers do: they would all copy, or compute, the same at once.
+    plan.walk(dataset)
     structure_of(dataset)
     if cache is not None:
         for home in sorted({*cache.homes}):
@@ -512,11 +513,9 @@ def count_samples(
         if cache is not None:
             return tuple(pool.map(count_in_order, samplers))
 
-        firsts = range(0, batches, _AT_ONCE)
-        pieces = [range(batches)[first : first + _AT_ONCE] for first in firsts]
         promises = []
         for sampler in samplers:
-            row = [pool.submit(count_some, sampler, piece) for piece in pieces]
+            row = [pool.submit(count, sampler, piece) for piece in pieces]
             promises.append(row)
         # In the order of samplers and batches, whichever was done first.
         counts = []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, sample_batch
-from emu.graph_data.caches import batch_counts, count_samples
+from emu.graph_data.caches import batch_counts, cached_counts, count_samples
 from emu.graph_data.dataset import open_dataset
 from emu.graph_data.drawn_batches import (
     DrawnBatch,
@@ -154,7 +154,8 @@ def test_what_is_counted_without_lists_is_that_of_the_sampled_batch(
         owner = rng.integers(0, 4, vertices).astype(np.int32)
         hits = rng.random(len(found.vertices)) < 0.5
         early = rng.permutation(vertices)[:5]
-        counted = batch_counts(found, owner, 5, hits, early)
+        counts = batch_counts(found, owner, 5)
+        counted = cached_counts(counts, found.vertices, owner, hits, early)
         assert counted == _counts_by_hand(sampled, owner, 5, hits, early)
 
 
