@@ -76,6 +76,19 @@ def test_operations_are_of_real_bytes_whatever_the_emulated_ones() -> None:
     np.testing.assert_allclose(scaled.counts, plain.counts, rtol=1e-12)
 
 
+@pytest.mark.parametrize("pipeline", ["none", "A", "B"])
+def test_epochs_of_p3_have_the_operations_of_as_many_iterations(pipeline: str) -> None:
+    keys = {"workers": None, "system": "p3", "pipeline": pipeline}
+    in_epochs = prepare(scenario_of(**keys, epochs=1, iterations=None))
+    batches = in_epochs.problem.job.settings["batches"]
+    in_iterations = prepare(scenario_of(**keys, iterations=batches))
+
+    operations = RowOperations(in_epochs)
+    same_operations = RowOperations(in_iterations)
+    assert operations.counts is not None
+    np.testing.assert_array_equal(operations.counts, same_operations.counts)
+
+
 def test_a_credit_is_a_slot_of_the_machine_that_waits() -> None:
     ready = prepare(scenario_of())
     schedule = ready.simulate()

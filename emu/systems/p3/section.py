@@ -131,15 +131,19 @@ class P3JobSection(P3Keys):
     ) -> Operations:
         split = _split_of(job)
         steps = (split.first_width, split.upper)
-        return count_phases(P3Builder(self, context), job, steps, volumes)
+        return count_phases(self._builder_of(job, context), job, steps, volumes)
 
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
         """Return that of every machine, under its ``Mf``."""
+        return count_memory(self._builder_of(job, context), job, _split_of(job))
+
+    def _builder_of(self, job: Job, context: BuildContext) -> P3Builder:
+        """Return the builder of a job that was built."""
         train_count = open_for(job.settings).train_count
         # Epochs are counted in training vertices, which only the data set knows.
         context = replace(context, train_vertices=train_count)
-        return count_memory(P3Builder(self, context), job, _split_of(job))
+        return P3Builder(self, context)
 
     @override
     def realize_sampled(
