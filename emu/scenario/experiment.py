@@ -34,6 +34,7 @@ from emu.problem.fields.section import Trail
 from emu.problem.workloads import copies_of
 from emu.problem.workloads.copies import copy_names
 from emu.scenario.document import collect_seldom
+from emu.scenario.idle_keys import idle_keys
 from emu.scenario.machine_choice import promising
 from emu.scenario.placements import (
     NoPeer,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 #: More jobs are counted by policy, not named.
 _MOST_JOBS = 20
-
-
 #: Share of the makespan by which fewer machines have to be faster: searches differ by
 #: less between two seeds.
 WORTHWHILE = 1e-3
@@ -237,6 +236,7 @@ class Experiment:
         """
         scenario = self.scenario
         remarks = list(scenario.cluster.remarks())
+        remarks += idle_keys(scenario, self.problem.job)
         remarks += self._latency_remarks()
         if not scenario.events and not scenario.failures:
             return remarks

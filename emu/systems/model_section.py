@@ -106,7 +106,8 @@ class DatasetSection(Section):
     scale: Positive = 1.0
     """Size of a made-up graph over the published one."""
     seed: Seed | None = None
-    """Seed of a made-up graph and of the split; default is the scenario's."""
+    """Seed of a made-up graph, and of a split where the graph brings none; default is
+    the scenario's."""
     directory: FilePath | None = None
     """Where to look for it, relative to the scenario file; default is what EMU_DATA
     says."""

@@ -1,0 +1,73 @@
+"""Keys that a file states and nothing of its job reads: sentences that name them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.problem.fields.quantities import DEFAULT_DEVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emu.problem import Job
+    from emu.scenario.scenario import Scenario
+
+
+def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
+    """Yield a sentence per kind of key of a scenario that changes nothing of its job.
+
+    They are no errors: who tries variants leaves them in a file.
+    """
+    yield from _idle_devices(scenario)
+    yield from _idle_slots(scenario, job)
+    yield from _idle_prices(scenario)
+
+
+def _idle_devices(scenario: Scenario) -> Iterator[str]:
+    """Yield devices of machines that no time or rate is stated for."""
+    timed = {DEFAULT_DEVICE}
+    for *_, section in scenario.each_job():
+        tables = [times for *_, times in section.device_times()]
+        if section.operation_rates is not None:
+            tables += [rates for *_, rates in section.operation_rates.device_rates()]
+        for table in tables:
+            timed.update(table)
+
+    machines = scenario.stated_cluster.machines
+    stated = dict.fromkeys(machine.device for machine in machines if machine.device)
+    idle = [device for device in stated if device not in timed]
+    if idle:
+        names = ", ".join(idle)
+        yield (
+            f"device {names}: no time or rate is stated for it, so that its machines "
+            "take the default ones"
+        )
+
+
+def _idle_slots(scenario: Scenario, job: Job) -> Iterator[str]:
+    """Yield pools of machines that no task takes a slot of."""
+    taken = {task.takes for task in job.tasks}
+    stated: dict[str, None] = {}
+    for machine in scenario.stated_cluster.machines:
+        stated.update(dict.fromkeys(machine.slots))
+    idle = [pool for pool in stated if pool not in taken]
+    if idle:
+        names = ", ".join(idle)
+        yield f"slots of {names} limit nothing: no task takes one"
+
+
+def _idle_prices(scenario: Scenario) -> Iterator[str]:
+    """Yield prices of functions where the job has none, or nothing has a cost."""
+    if "prices" not in scenario.model_fields_set:
+        return
+    # Functions run on machines that their job brings along.
+    has_functions = scenario.cluster.names != scenario.stated_cluster.names
+    machines = scenario.stated_cluster.machines
+    has_prices = any(machine.price is not None for machine in machines)
+    if not has_functions:
+        yield "prices are of functions, and the job has none: they change nothing"
+    elif not has_prices:
+        yield (
+            "prices change nothing where no machine has one: write for example "
+            "price: 0.34 $/h"
+        )

@@ -1,0 +1,98 @@
+"""Keys without effect are named where a file is simulated or run, and are no errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+
+TEXT = """
+name: idle
+cluster:
+  machines:
+    - {name: m, count: 2, nic: 10 MB/s}
+job:
+  system: custom
+  iterations: 2
+  tasks:
+    - {name: a, time: 1 s}
+    - {name: b, time: 1 s}
+  flows:
+    - {from: a, to: b, volume: 1 MB}
+"""
+LAMBDAS = """
+name: lambdas
+cluster:
+  machines:
+    - {name: m, count: 2, nic: 1 Gbit/s}
+    - {name: ps, nic: 1 Gbit/s}
+job:
+  system: dorylus
+  machines: [m0, m1]
+  parameter_servers: [ps]
+  intervals: 2
+  dataset: {name: products-like, scale: 0.0005}
+  model: {hidden: 4}
+  epochs: 2
+  rates: {aggregate: 1 ns, multiply: 1 ns, sample: 1 ns, collect: 1 ns, step: 1 ns, launch: 1 us}
+"""  # noqa: E501
+
+
+def remarks_on(text: str, machine: str = "") -> list[str]:
+    """Return the remarks on a file whose first machines have further keys."""
+    with_keys = text.replace("count: 2, ", f"count: 2, {machine}")
+    return prepare(loads(with_keys)).remarks()
+
+
+def test_a_device_without_times_takes_the_default_ones() -> None:
+    assert remarks_on(TEXT) == []
+    (remark,) = remarks_on(TEXT, "device: a100, ")
+    assert remark.startswith("device a100: no time or rate is stated for it")
+
+    timed = TEXT.replace("b, time: 1 s", "b, time: {default: 1 s, a100: 2 s}")
+    assert remarks_on(timed, "device: a100, ") == []
+    rated = LAMBDAS.replace("step: 1 ns", "step: {default: 1 ns, a100: 2 ns}")
+    assert remarks_on(rated, "device: a100, ") == []
+
+
+def test_a_device_of_one_of_several_jobs_is_no_idle_one() -> None:
+    head, job = TEXT.split("job:\n")
+    indented = job.replace("\n  ", "\n      ")
+    timed = indented.replace("a, time: 1 s", "a, time: {default: 1 s, a100: 2 s}")
+
+    for second, count in ((indented, 1), (timed, 0)):
+        text = f"{head}jobs:\n  - name: x\n    job:\n    {indented}"
+        text += f"  - name: y\n    job:\n    {second}"
+        assert len(remarks_on(text, "device: a100, ")) == count
+
+
+def test_slots_that_no_task_takes_limit_nothing() -> None:
+    slots = "slots: {x: 3, y: 1}, "
+    assert remarks_on(TEXT, slots) == ["slots of x, y limit nothing: no task takes one"]
+
+    taking = TEXT.replace("a, time: 1 s", "a, time: 1 s, slot: x")
+    assert remarks_on(taking, "slots: {x: 3}, ") == []
+    (remark,) = remarks_on(taking, slots)
+    assert remark.startswith("slots of y limit nothing")
+
+
+@pytest.mark.parametrize(
+    ("backend", "problem"),
+    [
+        ("lambda", "prices change nothing where no machine has one"),
+        ("cpu", "prices are of functions, and the job has none"),
+    ],
+)
+def test_prices_of_functions_are_of_jobs_that_have_some(
+    backend: str, problem: str
+) -> None:
+    text = f"{LAMBDAS}  backend: {backend}\n"
+    assert remarks_on(text) == []
+    (remark,) = remarks_on(f"{text}prices: {{request: 1 $}}\n")
+    assert problem in remark
+
+
+def test_prices_of_functions_and_machines_are_read() -> None:
+    text = LAMBDAS.replace("nic: 1 Gbit/s", "nic: 1 Gbit/s, price: 1 $/h")
+    assert remarks_on(f"{text}prices: {{request: 1 $}}\n") == []
