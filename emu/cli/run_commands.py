@@ -61,6 +61,8 @@ from emu.systems.system import outlook_on, remarks_on
 
 #: Iterations or epochs that are measured where no other number is stated.
 _PROFILED = 50
+#: Directory that takes run directories where no other is stated.
+_RUNS = Path("runs")
 #: Simulators that judge a run beside ours.
 Witness = StrEnum("Witness", "NS3")
 
@@ -99,7 +101,7 @@ Force = Annotated[
 def run(
     file: Path | None = argument("FILE", "Scenario, as elsewhere.", None),
     overrides: Overrides = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = _RUNS,
     agents: int = option(
         "N", "Agents to wait for, started on other hosts; 0 starts one here.", 0, min=0
     ),
@@ -425,7 +427,7 @@ def profile(
         "--range KIND=NAME,...",
         "Ranges of the trace that are a kind of task; default: its name.",
     ),
-    runs: Runs = Path("runs"),
+    runs: Runs = _RUNS,
     *,
     rates: bool = option(
         "--rates", "Measure rates of operations, of three sizes of the job."
@@ -451,7 +453,7 @@ def profile(
     if trace is None and ranges:
         raise ScenarioError("is of a trace: add --from TRACE", file="--range")
     if trace is not None:
-        _refuse_measuring(rates=rates, iterations=iterations)
+        _refuse_measuring(rates=rates, iterations=iterations, runs=runs)
         _check_trace(trace)
         # A file from which times are to be measured need not state any.
         scenario = load(file, overrides or [], timed=False)
@@ -494,13 +496,17 @@ def profile(
     console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
 
 
-def _refuse_measuring(*, rates: bool, iterations: int | None) -> None:
+def _refuse_measuring(*, rates: bool, iterations: int | None, runs: Path) -> None:
     """Raise ScenarioError for options of measuring, which a trace does not need."""
     if rates:
         raise ScenarioError("are measured here: leave --from out", file="--rates")
     if iterations is not None:
         problem = "a trace has its own: leave it out beside --from"
         raise ScenarioError(problem, file="--iterations")
+    # Whatever is not as by default has been stated.
+    if runs != _RUNS:
+        problem = "nothing runs: leave it out beside --from"
+        raise ScenarioError(problem, file=f"--runs {runs}")
 
 
 def _check_trace(trace: Path) -> None:

@@ -21,7 +21,7 @@ def trials(
     file: ScenarioFile,
     overrides: Overrides = None,
     count: int = option("N", "How many runs, a seed each.", 100, min=1),
-    seed: int = option("N", "The first seed.", 0),
+    seed: int = option("N", "The first seed.", 0, min=0),
     hosts: int = option("N", "Hosts, which share no memory.", 1, min=1),
     json_target: JsonTarget = None,
 ) -> None:

@@ -521,10 +521,9 @@ def scenario_errors(
 def _joint_errors(scenario: Scenario) -> Problems:
     """Yield keys of several jobs that a file with one job states."""
     problem = "is of several jobs, this is one: write jobs, or remove this key"
-    if scenario.place_jobs != "sequential":
-        yield ("place_jobs",), problem
-    if scenario.joint_cost != "max":
-        yield ("joint_cost",), problem
+    for key in ("place_jobs", "joint_cost"):
+        if key in scenario.model_fields_set:
+            yield (key,), problem
 
 
 def _errors_of_jobs(

@@ -85,7 +85,7 @@ class Scenario(sections.FileSection):
     """The emulated machines."""
     job: Annotated[JobSection, _OF_SYSTEM]
     """The job; or ``jobs``."""
-    jobs: tuple[sections.JobsItemSection, ...] = ()
+    jobs: tuple[sections.JobsItemSection, ...] = Field(default=(), min_length=1)
     """Several jobs on the one cluster, in place of ``job``."""
     # Jointly placed pairs of jobs took 0.87 of the time of sequential ones, in 20
     # draws.

@@ -34,6 +34,8 @@ def json_schema() -> _Schema:
     # A file states job or jobs, and ``name`` is by default that of the file.
     schema["required"] = ["cluster"]
     schema["oneOf"] = [{"required": ["job"]}, {"required": ["jobs"]}]
+    # No jobs are no value of it, and stand for one that is not there.
+    del schema["properties"]["jobs"]["default"]
     cluster = definitions["ClusterSection"]
     # A topology stands for the machines, which are then not required.
     keys = cluster.pop("required")

@@ -61,3 +61,10 @@ def test_a_job_that_fails_without_faults_is_one_line(
 
     assert done.exit_code == 5
     assert done.output.startswith("emu: without any fault: its makespan is ")
+
+
+def test_a_seed_is_no_negative_number() -> None:
+    wrong = call("--seed", "-1")
+
+    assert wrong.exit_code == 2
+    assert "greater than or equal to 0" in wrong.output

@@ -103,6 +103,10 @@ def test_json_that_is_no_trace_says_so(tmp_path: Path) -> None:
             ["--from", "trace.json", "--iterations", "9"],
             "--iterations: a trace has its own: leave it out beside --from",
         ),
+        (
+            ["--from", "trace.json", "--runs", "elsewhere"],
+            "--runs elsewhere: nothing runs: leave it out beside --from",
+        ),
         (["--rates", "--from", "t.json"], "--rates: are measured here"),
     ],
 )

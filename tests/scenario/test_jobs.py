@@ -19,6 +19,7 @@ from emu.problem import Placement, Problem
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
+from emu.scenario.schema import json_schema
 from emu.training.looks import epoch_of
 from emu.trust.audit import audit
 from tests.golden.cases import Case, cases, exactly
@@ -338,7 +339,16 @@ def test_what_cannot_be(change: dict[str, Any], key: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
-@pytest.mark.parametrize("key", [{"place_jobs": "joint"}, {"joint_cost": "sum"}])
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"place_jobs": "joint"},
+        {"joint_cost": "sum"},
+        # As by default, and as without effect.
+        {"place_jobs": "sequential"},
+        {"joint_cost": "max"},
+    ],
+)
 def test_keys_of_several_jobs_are_refused_of_one(key: dict[str, str]) -> None:
     content = crowded()
     [job, _] = content.pop("jobs")
@@ -348,6 +358,16 @@ def test_keys_of_several_jobs_are_refused_of_one(key: dict[str, str]) -> None:
     ) as caught:
         loads(json.dumps(content))
     assert [caught.value.key] == [*key]
+
+
+def test_no_jobs_are_neither_several_nor_one() -> None:
+    content = crowded()
+    [job, _] = content["jobs"]
+    content["jobs"] = []
+    with pytest.raises(ScenarioError, match=r"found \[\], write at least 1") as caught:
+        loads(json.dumps(content | {"job": job["job"]}))
+    assert caught.value.key == "jobs"
+    assert json_schema()["properties"]["jobs"]["minItems"] == 1
 
 
 def test_keys_of_several_jobs_are_right_where_one_of_these_is_wrong() -> None:
