@@ -12,7 +12,6 @@ from pydantic_core import ErrorDetails
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.document import value_in
-from emu.scenario.run_sections import SEVERAL
 from emu.scenario.schema import json_schema
 from emu.systems.job_section import TRANSLATED
 from emu.systems.system import systems
@@ -268,7 +267,7 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     """
     no_steps = {"[key]", *_KINDS_OF_VALUES}
     steps = [step for step in error["loc"] if step not in no_steps]
-    tags = {*systems(), SEVERAL}
+    tags = systems()
     # From behind, as positions after a deleted one move.
     positions = range(1, len(steps))
     for position in reversed(positions):

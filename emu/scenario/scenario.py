@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 #: A scenario as JSON.
 Content: TypeAlias = dict[str, Any]
-_OF_SYSTEM = sections.SectionOfSystem(several=sections.SeveralJobsSection)
 
 
 class _Built(NamedTuple):
@@ -83,7 +82,7 @@ class Scenario(sections.FileSection):
     """Name of the run directory; default is the file's."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: Annotated[JobSection, _OF_SYSTEM]
+    job: sections.AnyJob
     """The job; or ``jobs``."""
     jobs: tuple[sections.JobsItemSection, ...] = Field(default=(), min_length=1)
     """Several jobs on the one cluster, in place of ``job``."""
@@ -155,10 +154,11 @@ class Scenario(sections.FileSection):
         if not isinstance(data, dict) or not data.get("jobs"):
             return data
 
-        stand_in = {"system": sections.SEVERAL}
-        job = data.get("job", stand_in)
-        if job != stand_in:
+        if "job" in data:
             raise ValueError("found both job and jobs, write one of them")
+        # No word that a file may write: it is validated already.
+        several = {"system": sections.SEVERAL}
+        stand_in = sections.SeveralJobsSection.model_validate(several)
         return {**data, "job": stand_in}
 
     @model_validator(mode="after")

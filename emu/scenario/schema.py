@@ -22,15 +22,6 @@ def json_schema() -> _Schema:
     definitions.update(lab.pop("$defs"))
     definitions["LabFile"] = lab
 
-    job = schema["properties"]["job"]
-    systems = job["discriminator"]["mapping"]
-    del systems[sections.SEVERAL]
-    # No word that a file may write.
-    del definitions["SeveralJobsSection"]
-    known = systems.values()
-    sections_of_systems = job["oneOf"]
-    job["oneOf"] = [row for row in sections_of_systems if row["$ref"] in known]
-
     # A file states job or jobs, and ``name`` is by default that of the file.
     schema["required"] = ["cluster"]
     schema["oneOf"] = [{"required": ["job"]}, {"required": ["jobs"]}]
@@ -47,7 +38,12 @@ def json_schema() -> _Schema:
     for (section, key), short in shorthands.items():
         properties = definitions[section]["properties"]
         value = properties[key]
-        properties[key] = {"anyOf": [short, value]}
+        # Beside them, and not within: there nobody looks for what a key is.
+        text = value.pop("description", None)
+        alternatives = value.get("anyOf", [value])
+        properties[key] = {"anyOf": [short, *alternatives]}
+        if text is not None:
+            properties[key]["description"] = text
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -58,11 +54,13 @@ def _shorthands(schema: _Schema) -> dict[tuple[str, str], _Schema]:
     uplink = quantities.text_schema(RATE, "40 Gbit/s")
     latency = quantities.text_schema(DURATION, "50 us")
     latency_of_rack = quantities.text_schema(DURATION, "5 us")
+    changed_nic = quantities.text_schema(RATE, "20 Mbit/s")
     shorthands = {
         ("MachineSection", "nic"): _short_nic(schema),
         ("RackSection", "uplink"): uplink,
         ("MachineNic", "latency"): latency,
         ("RackSection", "latency"): latency_of_rack,
+        ("EventSection", "nic"): changed_nic,
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
     }

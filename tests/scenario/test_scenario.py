@@ -332,6 +332,48 @@ def test_defaults_of_the_schema_are_what_a_file_may_state() -> None:
     ] == []
 
 
+def test_the_schema_takes_a_rate_as_the_nic_of_an_event() -> None:
+    schema, data = _schema(), _plain(GOLDEN)
+    data["events"] = [{"at": "1 s", "machine": "m0", "nic": "20 Mbit/s"}]
+    assert loads(json.dumps(data)).events[0].nic is not None
+    assert _conforms(data, schema, schema)
+
+    data["events"][0]["nic"] = "none"
+    with pytest.raises(ScenarioError, match="a NIC stays"):
+        loads(json.dumps(data))
+    assert not _conforms(data, schema, schema)
+
+
+def test_keys_with_a_shorthand_are_described() -> None:
+    """They lost their text, for editors and in docs/scenarios.md."""
+    definitions = _schema()["$defs"]
+    for section, key in (
+        ("MachineSection", "nic"),
+        ("EventSection", "nic"),
+        ("RouteSection", "from"),
+        ("DgtpJobSection", "dataset"),
+    ):
+        assert definitions[section]["properties"][key]["description"]
+
+
+def test_the_stand_in_of_several_jobs_is_no_word_of_a_file() -> None:
+    data = _plain(GOLDEN)
+    data["job"] = {"system": "several"}
+    with pytest.raises(ScenarioError) as caught:
+        loads(json.dumps(data))
+    assert caught.value.key == "job.system"
+    assert "found system 'several', known: adaqp" in caught.value.problem
+    assert "whole_graph" in caught.value.problem
+    assert "whole_graph, several" not in caught.value.problem
+
+
+def test_where_there_are_no_links_an_unknown_one_says_so() -> None:
+    data = _plain(GOLDEN)
+    data["events"] = [{"at": "1 s", "link": "r0 up", "bandwidth": "1 B/s"}]
+    with pytest.raises(ScenarioError, match="no link 'r0 up', there are none"):
+        loads(json.dumps(data))
+
+
 def test_every_reference_of_the_schema_leads_somewhere() -> None:
     schema = _schema()
     text = json.dumps(schema)
