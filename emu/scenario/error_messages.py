@@ -278,15 +278,17 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
         steps = ["jobs"]  # beside job: the one error of the whole file
     # Of a system that is missing or unknown pydantic names the job.
     if error["type"].startswith("union_tag"):
-        steps.append("system")
+        return (*steps, "system")
 
+    is_missing = error["type"] == "missing"
     for depth, step in enumerate(steps):
-        if not isinstance(data, dict | list):
-            return tuple(steps[:depth])
+        is_there = isinstance(data, list) and isinstance(step, int)
         if isinstance(data, dict):
-            data = data.get(step, {})
-        elif isinstance(step, int):
-            data = data[step]
+            is_there = step in data or is_missing
+        # Of a value that may be of several types pydantic names each of these.
+        if not is_there:
+            return tuple(steps[:depth])
+        data = value_in(data, (step,))
     return tuple(steps)
 
 

@@ -535,3 +535,32 @@ def test_each_process_without_a_machine_is_named_once(tmp_path: Path) -> None:
     text = GOOD.replace(", s0: b}", "}")
     (error,) = find_errors(_written(tmp_path, text))
     assert error.problem == "no machine for s0"
+
+
+@pytest.mark.parametrize("found", [{"a": 1}, [1], "x"])
+@pytest.mark.parametrize(
+    ("key", "right"),
+    [
+        ("job.credit_window", "a whole number or unlimited"),
+        ("emulation.time_scale", "a number or auto"),
+        ("emulation.catch_up", "or unlimited"),
+        ("accuracy", "text or a mapping"),
+    ],
+)
+def test_a_value_of_several_types_is_one_error_of_its_key(
+    key: str, right: str, found: object
+) -> None:
+    """Mappings and lists were two, of `constrained-int` and `literal['unlimited']`."""
+    if (key, found) == ("accuracy", "x"):  # the name of a file
+        return
+    with pytest.raises(ScenarioError) as caught:
+        load("golden", {key: found})
+    assert caught.value.key == key
+    assert caught.value.problem.endswith(right)
+
+
+def test_an_unknown_key_of_the_nic_of_an_event_names_the_known_ones() -> None:
+    nic = {"in": "1 B/s", "out": "1 B/s", "up": "1 B/s"}
+    event = {"at": "1 s", "machine": "m0", "nic": nic}
+    with pytest.raises(ScenarioError, match=r"unknown key 'up', known: in, out$"):
+        load("golden", {"events": [event]})
