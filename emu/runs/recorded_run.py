@@ -26,7 +26,7 @@ from emu.host.input_file import MOST_TEXT, check_shape, one_error, open_input, r
 from emu.names import html_table
 from emu.prediction.analysis.explanation import Explanation, explain
 from emu.prediction.analysis.flow_counts import FlowCounts, count_flows
-from emu.prediction.analysis.link_load import mean_rates, sum_rates
+from emu.prediction.analysis.link_load import mean_rates, sum_rates, with_times
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
@@ -269,7 +269,7 @@ class RecordedRun:
 
     @property
     def ports(self) -> pd.DataFrame:
-        """One row per change of a port's rate.
+        """One row per change of a port's rate or capacity.
 
         Columns port, machine, direction (both empty where it is no NIC), capacity, time
         (seconds), rate (bytes per second) and source: ``assigned`` by the scheduler or,
@@ -287,7 +287,9 @@ class RecordedRun:
 
         frames = []
         for port, link in enumerate(links):
-            times, rates = port_rates[port]
+            changes, _ = links.steps.of(port)
+            is_within = (changes > 0) & (changes < schedule.makespan)
+            times, rates = with_times(port_rates[port], changes[is_within])
             machine = machines[link.machine].name if link.direction else ""
             frame = pandas.DataFrame(
                 {

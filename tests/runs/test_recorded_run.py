@@ -82,6 +82,32 @@ def test_a_port_has_the_capacity_of_each_time(run: Path) -> None:
     assert {*ports[ports.port == "m0 in"].capacity} == {10.0}
 
 
+def test_a_port_that_changes_while_it_is_idle_has_a_row_of_then(run: Path) -> None:
+    """Its capacity looked as at first until its next flow began."""
+    read = emu.load_run(run)
+    cluster = read.problem.cluster
+    before = read.ports[read.ports.port == "m1 in"]
+    pause = next(
+        t for t, rate in zip(before.time, before.rate, strict=True) if not rate
+    )
+    changes = (
+        CapacityChange(0.5, "m1 in", 4.0),
+        CapacityChange(pause + 1e-3, "m1 in", 7.0),
+        CapacityChange(1e6, "m1 in", 9.0),
+    )
+    changed = replace(read.problem, cluster=replace(cluster, changes=changes))
+    later = replace(read, emulated=replace(read.best, problem=changed))
+
+    rows = later.ports[later.ports.port == "m1 in"]
+    added = rows[~rows.time.isin(before.time)]
+    assert added.time.tolist() == [0.5, pause + 1e-3]
+    assert added.capacity.tolist() == [4.0, 7.0]
+    assert added.rate.tolist() == [0.0, 0.0]
+    assert rows.time.is_monotonic_increasing
+    kept = rows[rows.time.isin(before.time)]
+    assert kept.rate.tolist() == before.rate.tolist()
+
+
 def test_steps_and_reasons_are_shown_in_part(tmp_path: Path) -> None:
     """All steps but the first, which warms up; two reasons of three."""
     run = write_run(tmp_path / "run")

@@ -100,6 +100,20 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     return _running_sums(schedule, changes)
 
 
+def with_times(steps: Steps, further: Floats) -> Steps:
+    """Return steps with rows at further times as well, at the rate of each."""
+    times, rates = steps
+    is_new = ~np.isin(further, times)
+    new_times = further[is_new]
+    # Nothing goes through a port before its first row.
+    rates_from_start = np.append(0.0, rates)
+    rates_then = rates_from_start[np.searchsorted(times, new_times, side="right")]
+
+    all_times = np.append(times, new_times)
+    order = np.argsort(all_times, kind="stable")
+    return all_times[order], np.append(rates, rates_then)[order]
+
+
 def _running_sums(schedule: Schedule, changes: Changes) -> list[Steps]:
     """Return the running sums of changes per port, one value per distinct time."""
     problem = schedule.problem
