@@ -49,9 +49,12 @@ def run(machines: int = 3, compute: str = "real", **keys: Any) -> JobRun:
         sent = 0 if job.edges[edge].credit else job.flow_counts[edge]
         np.testing.assert_array_equal(done.volumes[edge, :sent], row[:sent])
     if compute == "real":
-        expected, _ = reference_training(job.settings, job.iterations)
+        expected, losses = reference_training(job.settings, job.iterations)
         found = parameters_of(done)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        for step, loss in enumerate(losses):
+            told = [done.reports[f"Df{rank}", step]["loss"] for rank in range(machines)]
+            assert np.mean(told) == pytest.approx(loss, rel=1e-10)
     return done
 
 

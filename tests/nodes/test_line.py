@@ -97,6 +97,20 @@ async def test_what_is_too_much_for_one_message_goes_in_two_and_none_is_empty() 
     assert [message["notes"] for message in connection.messages] == notes
 
 
+async def test_ends_of_a_turn_leave_together_however_much_was_said_before() -> None:
+    line, connection = line_of_two(), Sent()
+    line.connect(cast("ControlConnection", connection))
+    for number in (1, 2):
+        line.add(bytes([number]) * (line._together // 2 + 1))
+        await turn()
+    for number in (3, 4):
+        line.add(bytes([number]))
+    await turn()
+
+    assert len(connection.messages) == 3
+    assert connection.messages[-1]["notes"] == bytes([3, 4])
+
+
 async def test_ends_go_by_rings_where_there_are_any() -> None:
     """And not over the connection as well; what has no room goes later."""
     connection = Sent()

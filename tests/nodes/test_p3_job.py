@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.graph_data import open_for
+from emu.graph_data import BatchPlan, open_for
 from emu.prediction.simulation import simulate
 from emu.problem.payloads import payload_kind
 from emu.scenario import prepare
@@ -153,6 +153,17 @@ def test_pipelines_equal_delayed_descent(pipeline: str, cache: int) -> None:
 
     kept = [run.reports["Mf0", cycle]["versions"] for cycle in range(6)]
     assert max(kept) == {"A": 3, "B": 3}[pipeline]
+
+
+def test_a_sampler_counts_inputs_and_the_edges_of_the_first_layer() -> None:
+    job = loads(TEXT, ["job.iterations=1"]).to_job()
+    data = open_for(job.settings)
+    plan = BatchPlan.from_settings(job.settings)
+    batch = plan.batch(data.structure, plan.walk(data), sampler=1, iteration=0)
+    sources, _ = batch.edges[0]
+    figures = drive(job).reports["s1", 0]
+
+    assert figures == {"input_vertices": len(batch.vertices), "edges": len(sources)}
 
 
 @pytest.mark.parametrize("samplers", [1, 3])

@@ -49,6 +49,12 @@ def check(done: JobRun) -> None:
         if not is_exact(job.settings):
             np.testing.assert_array_equal(found, expected)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    holders = [
+        task.name
+        for task in job.tasks
+        if "parameters" in done.programs[task.name].result()
+    ]
+    assert sorted(holders) == [f"d{rank}.{first}" for rank in ranks]
     for epoch, loss in enumerate(losses):
         told = [done.reports[f"d{rank}.{last}", epoch]["loss"] for rank in ranks]
         assert np.mean(told) == pytest.approx(loss, rel=1e-12)

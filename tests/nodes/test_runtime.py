@@ -30,7 +30,7 @@ from emu.emulation.wire.messages import (
     TaskEnded,
 )
 from emu.emulation.wire.process_spec import HostSide
-from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.problem.job import TIMED
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes import runtime, task_runner, timed
@@ -137,6 +137,24 @@ async def test_task_ends_at_its_profiled_end_and_says_so_when_it_is_done() -> No
     assert [iteration for iteration, _ in stage.edge.sent] == [0]
     assert (told.edges, told.volumes) == ([7], [32 / 16.0])
     assert told.report == {"loss": 0.5}
+
+
+async def test_a_task_began_before_its_program_was_called() -> None:
+    called: list[float] = []
+
+    class Notes(Doubles):
+        @override
+        def run(
+            self, iteration: int, inputs: Mapping[int, Payload]
+        ) -> dict[int, Payload]:
+            called.append(stage.clock.now())
+            return super().run(iteration, inputs)
+
+    stage = Stage()
+    stage.runner.program = Notes()
+    told = await stage.run(0, start=0.0)
+
+    assert 0.0 <= told.began <= called[0]
 
 
 async def test_late_task_says_so() -> None:
@@ -378,6 +396,19 @@ async def test_an_arrival_is_reported_in_emulated_seconds_and_bytes() -> None:
     ends._on_arrival(3, 1, 106.0, 20, shaped=True)
 
     assert ends_reported == [FlowEnded(3, 1, 3.0, 4.0)]
+
+
+def test_an_edge_that_breaks_before_its_last_frame_is_named_with_what_it_was() -> None:
+    task = process_task("doubles:Doubles", inputs=(edge_end(3, sent=2),))
+    spec = replace(process_spec("w0", task), host=HOST)
+    failures: list[EmulatorError] = []
+    ends = EdgeEnds(spec, lambda _: None, failures.append)
+    for received in (0, 1, 2):
+        ends.count_frames = lambda _, count=received: count  # type: ignore[misc]
+        ends._broke(3, NodeMisbehaved("it sent nonsense"))
+
+    assert [type(failure) for failure in failures] == [NodeMisbehaved] * 2
+    assert {str(failure) for failure in failures} == {"flow edge 3: it sent nonsense"}
 
 
 @pytest.mark.parametrize(("first", "port"), [(5000, 5007), (0, 0), (None, 0)])

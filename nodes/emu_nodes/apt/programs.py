@@ -310,7 +310,7 @@ class ModelForward(_AptTask):
                 total = machine.gradients[part].pop(batch)
                 if machine.learns:
                     optimizer.step(total / machine.ranks)
-        self._updates = max(iteration, self._updates)
+        self._updates = iteration
 
     def state(self, iteration: int) -> Payload:
         """Return both parts of the parameters before a mini-batch, and moments."""

@@ -88,11 +88,10 @@ class Trainer(TaskProgram):
         # By entropy of its own: no sender knows which seeds are looked at.
         count = len(batch.labels)
         seeds = self._entropy.integers(count, size=LOOKED_AT)
-        drawn_in = iteration - sender.lag
         for seed in seeds.tolist():
             is_drawn = self._follow(
                 sampler=sampler,
-                iteration=drawn_in,
+                iteration=iteration,
                 seed=seed,
                 batch=batch,
             )
