@@ -17,8 +17,10 @@ from emu.emulation.coordinator import RunSettings
 from emu.emulation.coordinator import membership as membership_module
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.peers import Process, Severity
+from emu.emulation.launch.launcher import ExternalLauncher
 from emu.emulation.network.rings import SMALLEST, create_rings, join_rings
 from emu.emulation.shaping import Tls
+from emu.emulation.wire.messages import ProcessHello
 from emu.errors import NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 
@@ -78,6 +80,60 @@ async def test_who_was_killed_is_named_without_waiting_for_another_cause(
     membership._mail.close()
 
     assert reported - 10.0 < caught.value.seen < reported
+
+
+@pytest.mark.parametrize(("token", "length"), [("", 32), ("of-this-run", 11)])
+def test_a_run_draws_a_token_where_none_is_stated(
+    tmp_path: Path, token: str, length: int
+) -> None:
+    deadlines = SimpleNamespace(doing=lambda _: "", story=lambda: "")
+    settings = RunSettings(token=token)
+    membership = Membership(settings, tmp_path / "log", cast("Any", deadlines))
+
+    assert len(membership.token) == length
+    assert membership.token.startswith(token)
+
+
+def test_who_shares_a_process_is_lost_with_it(tmp_path: Path) -> None:
+    """The first speaks for the second; the third has a process of its own."""
+    membership = membership_of(tmp_path)
+    for name, lead in (("a", "a"), ("b", "a"), ("c", "c")):
+        membership.processes[name] = Process(name, 1, lead, cast("Any", None))
+
+    assert membership._lose("b", "was killed").processes == ("a", "b")
+    assert membership._lose("c", "was killed").processes == ("c",)
+    assert membership._lose("d", "was killed").processes == ("d",)
+
+
+def test_orders_go_by_rings_where_a_process_has_them(tmp_path: Path) -> None:
+    membership = membership_of(tmp_path)
+    sent: list[dict[str, object]] = []
+    written: list[bytes] = []
+    connection = cast("Any", SimpleNamespace(send=sent.append))
+    process = Process("w0", 1, "w0", connection)
+    membership.processes["w0"] = process
+    membership.order("w0", b"first")
+    process.rings = cast("Any", SimpleNamespace(write=written.append))
+    membership.order("w0", b"second")
+
+    assert [message["notes"] for message in sent] == [b"first"]
+    assert written == [b"second"]
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_rings_are_joined_on_this_host_alone(tmp_path: Path, *, embedded: bool) -> None:
+    launcher = None if embedded else ExternalLauncher(1)
+    deadlines = SimpleNamespace(doing=lambda _: "", story=lambda: "")
+    settings = RunSettings(launcher=launcher)
+    membership = Membership(settings, tmp_path / "log", cast("Any", deadlines))
+    far, numbers = create_rings(SMALLEST)
+    with contextlib.closing(far):
+        hello = ProcessHello(os.getpid(), "w0", numbers)
+        rings = membership._join_rings("w0", hello)
+
+        assert (rings is not None) == embedded
+        if rings is not None:
+            rings.close()
 
 
 def test_ends_of_no_run_are_refused_before_the_next(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from emu.emulation.launch import host_report
-from emu.emulation.launch.host_report import ClockComparison, nic_of
+from emu.emulation.launch.host_report import ClockComparison, nic_of, own_host_name
+from emu.emulation.launch.launcher import ExternalLauncher, LocalLauncher
 from emu.emulation.network.clock import ClockLine
 from emu.host.this_host import this_host
 
@@ -49,6 +50,23 @@ async def test_the_clock_of_another_host_is_compared_and_published(
     assert peer.pings == 3
     assert line.offset == 3.0
     assert clock.reading() == [line.offset, line.drift, line.uncertainty]
+
+
+@pytest.mark.parametrize(
+    ("environment", "node", "name"),
+    [({}, "n7", "n7"), ({}, "", "host"), ({"SLURM_PROCID": "3"}, "n7", "host3")],
+)
+def test_a_host_is_called_by_its_rank_or_its_own_name(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], node: str, name: str
+) -> None:
+    monkeypatch.setattr("platform.node", lambda: node)
+
+    assert own_host_name(environment) == name
+
+
+def test_hosts_are_those_with_names_and_those_without() -> None:
+    assert ExternalLauncher(3).count == 3
+    assert LocalLauncher().count == 1
 
 
 async def test_one_clock_is_not_compared_with_itself() -> None:

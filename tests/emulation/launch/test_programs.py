@@ -17,11 +17,12 @@ from emu.emulation.launch.programs import (
     model_programs,
     modules_to_preload,
     program_path,
+    share_machine,
     share_processes,
     with_keys,
 )
 from emu.emulation.network.authentication import derive_key
-from emu.emulation.shaping import EmulationSettings
+from emu.emulation.shaping import ComputeMode, EmulationSettings, Processes
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import NodeMisbehaved, RunError
 from emu.systems.dgtp.job import PROGRAMS
@@ -162,6 +163,24 @@ def test_processes_are_shared_by_machine_where_that_is_meant(
     )
     assert len(groups) == len({*machines} if shared else specs)
     assert all(len({spec.machine for spec in group}) == 1 for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("processes", "compute", "shared"),
+    [
+        ("task", "timed", (False, False)),
+        ("machine", "real", (True, True)),
+        ("auto", "timed", (False, True)),
+        ("auto", "real", (False, False)),
+    ],
+)
+def test_a_machine_has_one_process_where_that_is_stated_or_many_are_timed(
+    processes: Processes, compute: ComputeMode, shared: tuple[bool, bool]
+) -> None:
+    settings = EmulationSettings(processes=processes, compute=compute)
+    found = [share_machine(settings, are_many=many) for many in (False, True)]
+
+    assert tuple(found) == shared
 
 
 def test_a_process_of_more_files_than_a_host_allows_is_refused(

@@ -275,8 +275,18 @@ async def test_a_coordinator_that_does_not_accept_is_not_served() -> None:
             await connect(address)
 
 
-@pytest.mark.parametrize("fields", [{"_ping": 1.0}, {"_pong": 1.0, "to": 1.0}])
-async def test_clocks_are_compared_with_no_stranger(fields: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"_ping": 1.0},
+        {"_pong": 1.0, "to": 1.0},
+        {"role": 5, "name": "w0"},
+        {"role": "process", "name": 5},
+    ],
+)
+async def test_a_stranger_says_who_it_is_before_all_else(
+    fields: dict[str, object],
+) -> None:
     async with serving() as (_, address):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(encode_message(Kind.CONTROL, fields))

@@ -151,6 +151,19 @@ async def test_a_wait_is_noted_where_there_was_any_of_the_two() -> None:
         assert found == [(1, 1, 0.5, 0.0), (1, 2, 0.0, 0.25)]
 
 
+async def test_an_edge_is_sent_from_the_port_that_it_has(
+    unused_tcp_port: int,
+) -> None:
+    async with receiving() as receiver:
+        edge = await open_unpaced(
+            receiver.address, 1, KEYS[1], source_port=unused_tcp_port
+        )
+        receiver.edges.append(edge)
+        sock = cast("socket.socket", edge._sock)
+
+        assert sock.getsockname()[1] == unused_tcp_port
+
+
 async def test_tensors_of_one_kind_are_counted_together() -> None:
     payload = {name: np.zeros(4) for name in ("source", "vertices", "labels")}
     async with receiving() as receiver:

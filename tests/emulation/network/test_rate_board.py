@@ -227,3 +227,12 @@ def test_a_board_has_no_clock_until_one_is_published() -> None:
     board = RateBoard.create(2)
     assert board.clock() is None
     board.close()
+
+
+def test_a_segment_that_is_being_written_is_none_yet() -> None:
+    with contextlib.closing(RateBoard.create(1)) as board:
+        board.publish([0], [3], [0.0], [1.0], [0.0])
+        board.entries["begun"][0] += 1
+
+        assert board.read(0) is None
+        assert board.count_missed(0) == 0
