@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -351,3 +352,34 @@ def test_edges_rank_by_the_numbers_in_names_of_both_ends() -> None:
         9,
     )
     assert job.edge_ranks == (3, 1, 2, 4, 0)
+
+
+def test_a_link_of_one_byte_per_second_is_a_nic() -> None:
+    assert Machine("m0", 1.0, 1.0).has_nic
+    assert not Machine("m0", 0.0, 0.0).has_nic
+
+
+def test_a_job_of_gates_alone_is_none() -> None:
+    gate = Task("a.gate", "gate", gate=True, process="a")
+    with pytest.raises(ValueError, match="at least one task that is no gate"):
+        Job((gate,), (), 1)
+
+
+def test_volumes_are_of_the_edges_of_a_job() -> None:
+    """Times alone that fit are not enough."""
+    job = Job(tasks("a", "b"), (Edge(0, 1),), 2)
+    Realization(np.ones((2, 2)), np.ones((1, 2))).check_shapes(job)
+    with pytest.raises(ValueError, match=r"volumes \(2, 2\) do not fit a job of"):
+        Realization(np.ones((2, 2)), np.ones((2, 2))).check_shapes(job)
+
+
+def test_reads_are_told_for_the_iterations_of_the_reader() -> None:
+    """The source has one more than the reader."""
+    sender, reader = Task("a", "a", iterations=3), Task("b", "b", iterations=2)
+    job = Job((sender, reader), (Edge(0, 1, latest=True),), 3)
+    cluster = Cluster((machine(),))
+    problem = Problem(cluster, job, Placement((0, 0)))
+    run = Realization(np.ones((2, 3)), np.zeros((1, 3)))
+
+    content = simulate(problem, run).to_json()
+    assert content["reads"] == {"a->b": [0, 1]}

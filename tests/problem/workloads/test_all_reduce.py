@@ -288,3 +288,18 @@ def test_a_window_is_the_least_lag_of_credits_of_later_iterations() -> None:
     )
     assert window_of(Job(tasks, edges, 9)) == 3
     assert window_of(Job(tasks, edges[:2], 9)) is None
+
+
+def test_a_window_of_one_iteration_is_the_least_of_all() -> None:
+    tasks = (Task("w", "worker"), Task("g", "graph_store"))
+    edges = (Edge(1, 0), Edge(0, 1, lag=3, credit=True), Edge(0, 1, lag=1, credit=True))
+
+    assert window_of(Job(tasks, edges, 4)) == 1
+    assert window_of(Job(tasks, edges[:1], 4)) is None
+
+
+def test_a_task_without_a_phase_has_that_of_its_kind() -> None:
+    tasks = [Task("g", "graph_store"), Task("w", "worker", phase="own"), Task("p", "p")]
+    job = build_named_job(tasks, [], 1, {})
+
+    assert [task.phase for task in job.tasks] == ["sampling", "own", ""]
