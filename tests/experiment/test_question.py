@@ -192,6 +192,8 @@ def test_the_line_of_several_rows_says_what_differs() -> None:
     assert held.premises.line().startswith(
         "held: on b alone; walk: as the file (shard)"
     )
+    larger = replace(rows[0].premises, seeds_per_step=1200)
+    assert "; 180 to 1,200 seeds per step; " in premise_line([larger, rows[1].premises])
     both = premise_line([rows[0].premises, held.premises])
     assert both.startswith("each on its own machines, some held")
     assert "walk: as the file (local) | as the file (shard)" in both

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emu.interchange.astra_network import read_network
-from emu.interchange.infragraph import read_infrastructure
+from emu.interchange.infragraph import _expand, read_infrastructure
 from emu.interchange.topology import Wire
 
 #: Two NPUs and a switch of three ports; the higher number of each stands first.
@@ -167,3 +167,11 @@ def test_half_way_round_a_ring_rising_numbers_are_taken() -> None:
     assert read.routes["npu1", "npu3"] == ["dim0 npu1-npu2", "dim0 npu2-npu3"]
     assert read.routes["npu3", "npu1"] == ["dim0 npu3-npu0", "dim0 npu0-npu1"]
     assert read.routes["npu0", "npu3"] == ["dim0 npu0-npu3"]
+
+
+def test_a_slice_has_all_that_it_names_or_is_refused() -> None:
+    assert [*_expand("gpu[1:3]", 3)] == ["gpu.1", "gpu.2"]
+    assert [*_expand("gpu[-1]", 3)] == ["gpu.2"]
+    for beyond in ("gpu[0:4]", "gpu[4:]"):
+        with pytest.raises(ValueError, match="and there are 3"):
+            [*_expand(beyond, 3)]
