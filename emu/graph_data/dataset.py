@@ -21,6 +21,7 @@ from emu.errors import DataError
 from emu.graph_data import prepared
 from emu.graph_data.array_types import Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import CHUNK, RawGraph
+from emu.graph_data.readers.split_arrays import check_labels
 from emu.graph_data.sampling import Structure, bounds_of
 from emu.graph_data.sources import find_source
 from emu.host.files import cache_home, scratch_folder
@@ -394,14 +395,8 @@ def _write(
     spec: DatasetSpec,
 ) -> prepared.Facts:
     # Refused before the graph is cut, which takes far longer.
-    split = (graph.train, graph.valid, graph.test)
-    for ids in split:
-        is_unlabelled = graph.labels[ids] < 0
-        if is_unlabelled.any():
-            unlabelled = ids[is_unlabelled]
-            first = unlabelled[0]
-            problem = f"vertex {first} is in the split and has no label"
-            raise DataError(problem, path=graph.origin)
+    parts = {"train": graph.train, "valid": graph.valid, "test": graph.test}
+    check_labels(parts, graph.labels, graph.origin)
 
     owner = _assign_parts(graph, spec)
     # Rows of a part keep the order of its vertices, as `by_part` writes them.

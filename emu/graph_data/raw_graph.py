@@ -64,9 +64,11 @@ class RawGraph:
                 first_wrong = np.argwhere(~is_finite)[0]
                 row, column = first_wrong
                 vertex = start + row
-                name = f"feature {column} of vertex {vertex}"
-                value = rows[row, column]
-                raise DataError(f"{name} is {value}", path=self.origin)
+                problem = (
+                    f"feature {column} of vertex {vertex} is {rows[row, column]}: a "
+                    "finite number that float32 holds is needed"
+                )
+                raise DataError(problem, path=self.origin)
             yield slice(start, stop), rows
 
     def __post_init__(self) -> None:

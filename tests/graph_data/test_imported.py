@@ -294,6 +294,35 @@ def test_the_commands_bring_in_list_and_clear(tmp_path: Path) -> None:
     assert emu("data", "list", "mine").exit_code == 2
 
 
+def test_a_vertex_of_the_split_without_a_label_is_named_at_once(
+    tmp_path: Path,
+) -> None:
+    """The import used to succeed, and every command to refuse the graph."""
+    file = tmp_path / "g.npz"
+    np.savez(
+        file,
+        edge_index=np.array([[0, 1, 2], [1, 2, 3]]),
+        x=np.ones((4, 2)),
+        y=np.array([0, 1, -1, -1]),
+        train_idx=np.array([0]),
+        test_idx=np.array([1, 2, 3]),
+    )
+    complaint = "vertex 2 is in the test split and has no label, as is another: take"
+    with pytest.raises(DataError, match=complaint):
+        import_graph(file, "g")
+    assert not (imports_home() / "g").exists()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_feature_beyond_float32_is_named_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "g.npz"
+    features = np.array([[1.0], [1e300]])
+    np.savez(file, edge_index=np.array([[0], [1]]), x=features, y=np.array([0, 1]))
+    complaint = "feature 0 of vertex 1 is inf: a finite number that float32 holds"
+    with pytest.raises(DataError, match=complaint):
+        import_graph(file, "g")
+
+
 def test_self_loops_and_doubles_of_arrays_are_counted(tmp_path: Path) -> None:
     """Also where arrays come in both directions; the summary is there in JSON."""
     ends = [[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 2, 3, 2, 1]]

@@ -273,11 +273,22 @@ def test_wrong_lines_of_ogb_files_are_named(
     assert str(folder) in caught.value.path
 
 
+def test_parts_of_two_splits_are_not_mixed(tmp_path: Path) -> None:
+    """The first split has no valid.csv.gz: that of the second holds its training."""
+    folder = ogbn_products(tmp_path)
+    for part, vertex in {"train": "1", "test": "3"}.items():
+        write_lines(folder / f"split/random/{part}.csv.gz", [vertex])
+
+    with pytest.raises(DataError, match=r"holds no split/random/valid\.csv\.gz"):
+        open_dataset("ogbn-products", root=str(tmp_path))
+
+
 def test_a_split_vertex_without_label_is_named(tmp_path: Path) -> None:
     folder = ogbn_papers(tmp_path, compressed=False)
     ogb_split(folder, train=[0], valid=[1], test=[2])
 
-    with pytest.raises(DataError, match="vertex 1 is in the split and has no label"):
+    complaint = "vertex 1 is in the valid split and has no label"
+    with pytest.raises(DataError, match=complaint):
         open_dataset("ogbn-papers100M", root=str(tmp_path))
 
 

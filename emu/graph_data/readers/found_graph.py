@@ -63,7 +63,9 @@ class FeatureRows:
 def _dense_rows(array: Array, start: int, stop: int) -> Rows:
     # A slice at a time, so that a mapped file is never float32 as a whole.
     part = array[start:stop]
-    return np.asarray(part, np.float32)
+    # What float32 cannot hold becomes infinite, which is refused with its vertex.
+    with np.errstate(over="ignore"):
+        return np.asarray(part, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +141,12 @@ class FoundGraph:
             vertices,
             self.origin,
             overlap=self.overlap,
+            ids=self.ids,
+        )
+        split_arrays.check_labels(
+            splits,
+            labels=labels,
+            origin=self.origin,
             ids=self.ids,
         )
 

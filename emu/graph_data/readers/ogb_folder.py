@@ -174,12 +174,15 @@ def _read(path: Path) -> FoundGraph:
         raise DataError(problem, path=raw)
 
     rows = None
-    splits = {part: _split(folder, part, vertices) for part in SPLIT}
     if features is not None:
         rows = FeatureRows.dense(features, str(raw))
-    # The split that `_split` takes: the first by name.
     train_files = path.glob("split/*/train.csv.gz")
-    names = sorted({file.parent.name for file in train_files})
+    names = sorted(file.parent.name for file in train_files)
+    if not names:
+        raise DataError("holds no split/*/train.csv.gz", path=path)
+    # All parts of one: those of two splits have vertices in common.
+    split_folder = path / "split" / names[0]
+    splits = {part: _split(folder, split_folder, part, vertices) for part in SPLIT}
     notes = []
     if len(names) > 1:
         all_names = ", ".join(names)
@@ -227,11 +230,13 @@ def _read_types(path: Path) -> TypedGraph:
             arrays["x"] = folder.table(feature, np.float32)
         if folder.holds(f"{label}.csv.gz"):
             arrays["y"] = folder.table(label, np.float64)
-        for part in SPLIT:
-            # Of several splits the first.
-            files = sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))
-            for file in files[:1]:
-                arrays[part] = folder.ids(file)
+        # Of several splits the first, with all of its parts.
+        train_files = sorted(path.glob(f"split/*/{name}/train.csv.gz"))
+        for train_file in train_files[:1]:
+            for part in SPLIT:
+                file = train_file.with_name(f"{part}.csv.gz")
+                if file.exists():
+                    arrays[part] = folder.ids(file)
 
     edges = {}
     for triplet in folder.table("triplet-type-list", str):
@@ -260,20 +265,25 @@ def _table(path: Path, dtype: Any) -> Array:
         raise DataError(f"cannot be read: {problem}", path=path) from error
 
 
-def _split(folder: _Folder, part: str, vertices: int) -> Ints:
-    pattern = f"split/*/{part}.csv.gz"
-    files = sorted(folder.folder.glob(pattern))
-    if not files:
-        raise DataError(f"holds no {pattern}", path=folder.folder)
+def _split(
+    folder: _Folder,
+    split_folder: Path,
+    part: str,
+    vertices: int,
+) -> Ints:
+    file = split_folder / f"{part}.csv.gz"
+    if not file.exists():
+        name = file.relative_to(folder.folder)
+        raise DataError(f"holds no {name}", path=folder.folder)
 
-    ids = folder.ids(files[0])
+    ids = folder.ids(file)
     is_wrong = (ids < 0) | (ids >= vertices)
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         last = vertices - 1
         raise DataError(
             f"line {row + 1} names vertex {ids[row]}, there are only 0..{last}",
-            path=files[0],
+            path=file,
         )
     return ids
 

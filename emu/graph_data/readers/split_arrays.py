@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints, Mask
+from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 
 #: Parts of a split, in the order of codes and of ``--overlap``.
 SPLIT = ("train", "valid", "test")
@@ -301,11 +301,10 @@ def check_splits(
             first = common[0]
             name = first if ids is None else ids[first]
             earlier_part = SPLIT[owner[first]]
-            rest = len(common) - 1
             raise DataError(
-                f"vertex {name} is in the {earlier_part} and in the {part} split, as "
-                f"are {rest:,} others: --overlap first or --overlap "
-                "last says which of train, valid, test keeps them",
+                f"vertex {name} is in the {earlier_part} and in the {part} split"
+                f"{_as_others(len(common))}: --overlap first or --overlap last says "
+                "which of train, valid, test keeps them",
                 path=origin,
             )
         if overlap == "first":
@@ -317,6 +316,40 @@ def check_splits(
     if splits and not len(parts["train"]):
         raise DataError("its train split is empty or missing", path=origin)
     return parts
+
+
+def check_labels(
+    parts: Mapping[str, Ints],
+    labels: SmallInts,
+    origin: str,
+    ids: Array | None = None,
+) -> None:
+    """Refuse parts with vertices that have no class; the arguments as `check_splits`.
+
+    Raises DataError, which names the first of them.
+    """
+    for part, members in parts.items():
+        has_no_label = labels[members] < 0
+        if has_no_label.any():
+            without = members[has_no_label]
+            first = without[0]
+            name = first if ids is None else ids[first]
+            raise DataError(
+                f"vertex {name} is in the {part} split and has no label"
+                f"{_as_others(len(without))}: take it out of the split, or give it a "
+                "class",
+                path=origin,
+            )
+
+
+def _as_others(count: int) -> str:
+    """Return the words for all but the first of so many vertices."""
+    rest = count - 1
+    if not rest:
+        return ""
+    if rest == 1:
+        return ", as is another"
+    return f", as are {rest:,} others"
 
 
 def _members(
