@@ -113,7 +113,9 @@ def _try(work: Callable[[Any], T], piece: Any) -> T | EmulatorError:
 def _serve(work: Callable[[int], T], orders: Connection) -> None:
     """Carry out what is ordered, in a forked process."""
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who ordered it ends this
+    # They come to the group, as from a terminal or `timeout`: who ordered it ends this.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     try:
         while True:
             result = _try(work, orders.recv())

@@ -41,6 +41,17 @@ def test_pieces_are_spread_and_their_processes_end_with_who_reads() -> None:
             os.kill(pid, 0)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_group_is_for_who_reads(number: signal.Signals) -> None:
+    """Of a worker that took SIGTERM the trace stood above the line of the command."""
+
+    def outlive(piece: int) -> int:
+        os.kill(os.getpid(), number)
+        return piece
+
+    assert dict(spread(outlive, 3, 2)) == {0: 0, 1: 1, 2: 2}
+
+
 def test_a_killed_process_and_a_mistake_end_all() -> None:
     with pytest.raises(RunError, match=r"piece \d was killed"):
         [*spread(lambda _: os.kill(os.getpid(), signal.SIGKILL), 2, 2)]

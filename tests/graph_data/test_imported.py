@@ -314,6 +314,21 @@ def test_a_vertex_of_the_split_without_a_label_is_named_at_once(
 
 
 @pytest.mark.filterwarnings("error")
+def test_a_number_that_cannot_be_is_one_of_its_own_file(tmp_path: Path) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n1,2\n2,3\n")
+    labels = written(tmp_path / "y.csv", "id,y\n0,1.5\n1,2\n2,2\n3,0\n")
+    complaint = "vertex 0 has label 1.5, classes count from 0"
+    with pytest.raises(DataError, match=complaint) as caught:
+        import_graph(edges, "g", feature_length=2, labels=labels)
+    assert caught.value.path == str(labels)
+
+    features = written(tmp_path / "x.csv", "id,x\n0,1e400\n1,2\n2,2\n3,0\n")
+    with pytest.raises(DataError, match="line 2 is '0 1e400'") as caught:
+        import_graph(edges, "g", features=features, classes=2)
+    assert caught.value.path == str(features)
+
+
+@pytest.mark.filterwarnings("error")
 def test_a_feature_beyond_float32_is_named_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "g.npz"
     features = np.array([[1.0], [1e300]])

@@ -81,6 +81,8 @@ class FoundGraph:
     features: FeatureRows | None = None
     labels: Array | None = None
     """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""
+    label_origin: str = ""
+    """The file that has them, where it is another."""
     splits: Mapping[str, Array] = field(default_factory=dict)
     """``train``, ``valid``, ``test`` -> ids of vertices, or truth values of all."""
     owner: SmallInts | None = None
@@ -127,7 +129,8 @@ class FoundGraph:
         # First of all, since it is cheap and a wrong number of vertices would make the
         # rest mislead.
         self._check_shape(self.features, len(self.labels))
-        labels, classes, names = class_numbers(self.labels, self.origin)
+        label_origin = self.label_origin or self.origin
+        labels, classes, names = class_numbers(self.labels, label_origin)
         vertices = self.features.vertices
         # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(

@@ -435,8 +435,9 @@ def _narrow(numbers: Array) -> Array:
     """Return numbers as integers where all are, as pandas' 1.0 and 2.0 are."""
     if numbers.dtype.kind != "f":
         return numbers
-    fractions = numbers % 1
-    if fractions.any():
+    # Not by the remainder, of which numpy warns where a number is infinite.
+    is_whole = np.floor(numbers) == numbers
+    if not is_whole.all():
         return numbers
     largest = np.abs(numbers).max(initial=0)
     # Beyond 2^53 float64 has lost the last digits already.

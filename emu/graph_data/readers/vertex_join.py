@@ -380,6 +380,10 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
         vertex_values[places] = values
         values = vertex_values
     if table.kind == "labels":
-        return replace(graph, labels=values)
+        return replace(
+            graph,
+            labels=values,
+            label_origin=str(table.path),
+        )
     masks = dict(zip(SPLIT, values.T, strict=True))
     return replace(graph, splits=masks, split_origin=name)

@@ -267,7 +267,7 @@ def _check_classes(table: TextTable, column: int, values: Array) -> None:
 
     may_be_classes = are_words
     if not are_words:
-        is_whole = (classes >= 0) & (classes % 1 == 0)
+        is_whole = (classes >= 0) & (np.floor(classes) == classes)
         may_be_classes = bool(is_whole.all())
     if may_be_classes:
         raise table.error(
@@ -294,7 +294,7 @@ def _classes(column: Column) -> tuple[Array, str]:
     numbers = np.array([float(name or -1) for name in names])
     values = numbers[word_column.values]
     present = values[values != -1]
-    is_odd = (present < 0) | (present % 1 != 0)
+    is_odd = (present < 0) | (np.floor(present) != present)
     is_plain = True
     # Those that begin above 0 are numbered where all labels are.
     if len(present):
