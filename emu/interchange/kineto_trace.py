@@ -17,9 +17,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emu.host.input_file import MOST_TEXT, one_error, parse_json, read_json
+from emu.host.input_file import MOST_TEXT, one_error, read_json
 from emu.host.limits import limit
 from emu.interchange.accounted import Account, Reading, read_mapping
+from emu.interchange.kineto_ranges import Range, divide, parse_list, splits_of
 from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
@@ -136,26 +137,6 @@ _WIDTHS = {
 }
 #: More would take their memory before the first missing file is named.
 _MOST_RANKS = 1_000_000
-
-
-class Range(NamedTuple):
-    """Something that took time."""
-
-    begin: float
-    end: float
-    """Seconds of the trace's clock."""
-    name: str
-    category: str
-    thread: str
-    args: Data
-
-    @property
-    def is_exchange(self) -> bool:
-        """True of a kernel of NCCL and a range of gloo."""
-        if self.category == "kernel":
-            return self.name.lower().startswith("nccl")
-        is_range = self.category == "user_annotation"
-        return is_range and self.name.startswith("gloo:")
 
 
 class Exchange(NamedTuple):
@@ -399,6 +380,7 @@ class RankTrace(Account):
             tag = numbers[1] if len(numbers) > 1 else 0
             post = call_time if was_queued else row.begin
             size = self._bytes_of(row) if brings else 0.0
+            splits = splits_of(row, calls) if kind == "ALL_TO_ALL" else []
             exchange = Exchange(
                 post=post,
                 end=row.end,
@@ -406,6 +388,7 @@ class RankTrace(Account):
                 size=size,
                 group="gloo",
                 ranks=ranks,
+                shares=divide(size, splits),
             )
             yield self._exchange(kind, root, exchange, tag=tag)
 
@@ -433,12 +416,10 @@ class RankTrace(Account):
             if kind != "BARRIER":
                 size = float(record["In msg nelems"]) * width
 
-            shares: list[float] = []
-            stated_splits = record.get("In split size")
-            splits = _parse_list(stated_splits)
-            total = sum(splits)
-            if kind == "ALL_TO_ALL" and len({*splits}) > 1:
-                shares = [size * split / total for split in splits]
+            splits: list[float] = []
+            if kind == "ALL_TO_ALL":
+                stated_splits = record.get("In split size")
+                splits = parse_list(stated_splits)
 
             ready = ready_time(row)
             exchange = Exchange(
@@ -449,7 +430,7 @@ class RankTrace(Account):
                 size=size,
                 group=str(record.get("Process Group Name", "")),
                 ranks=self._ranks_of(record),
-                shares=tuple(shares),
+                shares=divide(size, splits),
             )
             root = _root_of(kind, record)
             yield self._exchange(kind, root, exchange)
@@ -553,7 +534,7 @@ class RankTrace(Account):
     def _ranks_of(self, record: Data) -> tuple[int, ...]:
         group = str(record.get("Process Group Name", ""))
         stated_members = record.get("Process Group Ranks")
-        members = _parse_list(stated_members)
+        members = parse_list(stated_members)
         ranks = tuple(map(int, members))
         if not ranks:
             ranks = self._groups.get(group, ())
@@ -586,15 +567,3 @@ def _root_of(kind: str, record: Data) -> Any:
     key = "Dst Rank" if kind == "SEND" else "Src Rank"
     root = record.get(key)
     return record.get("Rank") if root is None else root
-
-
-def _parse_list(stated: Any) -> list[float]:
-    """Return a list that is stated as such or as text; none where it is cut short."""
-    try:
-        # torch ends a long list in dots, which are no JSON.
-        values = stated
-        if isinstance(stated, str):
-            values = parse_json(stated)
-        return [*map(float, values)]
-    except (ValueError, TypeError):
-        return []
