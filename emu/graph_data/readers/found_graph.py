@@ -139,19 +139,7 @@ class FoundGraph:
             vertices=vertices,
             origin=self.origin,
         )
-        splits = split_arrays.check_splits(
-            self.splits,
-            vertices,
-            self.origin,
-            overlap=self.overlap,
-            ids=self.ids,
-        )
-        split_arrays.check_labels(
-            splits,
-            labels=labels,
-            origin=self.origin,
-            ids=self.ids,
-        )
+        splits = self._check_splits(vertices, labels)
 
         return RawGraph(
             structure=structure,
@@ -166,6 +154,18 @@ class FoundGraph:
             self_loops=count_loops(self.sources, self.destinations),
             class_names=names,
         )
+
+    def _check_splits(self, vertices: int, labels: SmallInts) -> dict[str, Ints]:
+        """Return the ids of every part of the split, all of which have a label."""
+        splits = split_arrays.check_splits(
+            self.splits,
+            vertices,
+            self.origin,
+            overlap=self.overlap,
+            ids=self.ids,
+        )
+        split_arrays.check_labels(splits, labels, self.origin, self.ids)
+        return splits
 
     def _check_shape(self, features: FeatureRows, labels: int) -> None:
         """Refuse numbers of vertices that differ, and features of no length."""

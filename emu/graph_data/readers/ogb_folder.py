@@ -176,10 +176,7 @@ def _read(path: Path) -> FoundGraph:
     rows = None
     if features is not None:
         rows = FeatureRows.dense(features, str(raw))
-    train_files = path.glob("split/*/train.csv.gz")
-    names = sorted(file.parent.name for file in train_files)
-    if not names:
-        raise DataError("holds no split/*/train.csv.gz", path=path)
+    names = _list_splits(path)
     # All parts of one: those of two splits have vertices in common.
     split_folder = path / "split" / names[0]
     splits = {part: _split(folder, split_folder, part, vertices) for part in SPLIT}
@@ -199,6 +196,15 @@ def _read(path: Path) -> FoundGraph:
         notes=tuple(notes),
         left_out=count_left_out("file", folder.unread),
     )
+
+
+def _list_splits(path: Path) -> list[str]:
+    """Return the names of the splits of a folder, one or more."""
+    train_files = path.glob("split/*/train.csv.gz")
+    names = sorted(file.parent.name for file in train_files)
+    if not names:
+        raise DataError("holds no split/*/train.csv.gz", path=path)
+    return names
 
 
 def _check_count(folder: _Folder, file: Path, vertices: int) -> None:
