@@ -42,6 +42,7 @@ class Drawn:
             for name, width in (("author", 2), ("paper", 3))
         }
         self.labels = rng.integers(0, 3, papers)
+        self.labels[0] = 0  # numbers that begin above 0 are names of classes
         self.train = np.sort(rng.permutation(papers)[: papers // 2 + 1])
         self.edges: Edges = {
             (a, name, b): np.stack(

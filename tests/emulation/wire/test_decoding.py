@@ -427,8 +427,10 @@ def test_a_plain_header_says_what_the_judge_of_others_reads(
             assert tuple(shape) == spec.shape
     elif judged is not None and bytes(packed) == msgpack.packb(header):
         names = [spec.name for spec in judged.tensors]
-        ranks = [len(spec.shape) for spec in judged.tensors]
-        assert len(names) > 8 or max(ranks) > 4 or not all(map(is_short, names))
+        most_ranks = max((len(spec.shape) for spec in judged.tensors), default=0)
+        has_order = [*header] == ["edge", "iteration", "shaped", "tensors"]
+        is_odd = len(names) > 8 or most_ranks > 4 or not all(map(is_short, names))
+        assert is_odd or not has_order
 
 
 def is_short(name: str) -> bool:
