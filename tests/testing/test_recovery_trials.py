@@ -320,8 +320,10 @@ def test_what_a_scenario_kills_comes_as_simulated(
         # Of seed 0 so near to the end that what ends then could be settled before it.
         first = rng.uniform(0.01, 0.9 * whole_length) if seed else whole_length - 1e-4
         second = first + rng.uniform(0.6, 0.8)
+        # In microseconds: of a kill at the very instant of a restart a run, which sees
+        # deaths a little late, makes one that comes before it.
         kills = [
-            f"{{at: {at:.3f} s, kill: {victim}}}"
+            f"{{at: {at:.6f} s, kill: {victim}}}"
             for at, victim in zip((first, second), victims, strict=True)
         ]
         kills[1] = kills[1].replace("}", ", recovery: 0.9 s}")

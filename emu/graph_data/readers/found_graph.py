@@ -131,15 +131,20 @@ class FoundGraph:
         self._check_shape(self.features, len(self.labels))
         label_origin = self.label_origin or self.origin
         labels, classes, names = class_numbers(self.labels, label_origin)
-        vertices = self.features.vertices
         # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(
             self.sources,
             self.destinations,
-            vertices=vertices,
+            vertices=self.features.vertices,
             origin=self.origin,
         )
-        splits = self._check_splits(vertices, labels)
+        splits = split_arrays.check_labelled_splits(
+            self.splits,
+            labels=labels,
+            origin=self.origin,
+            overlap=self.overlap,
+            ids=self.ids,
+        )
 
         return RawGraph(
             structure=structure,
@@ -154,18 +159,6 @@ class FoundGraph:
             self_loops=count_loops(self.sources, self.destinations),
             class_names=names,
         )
-
-    def _check_splits(self, vertices: int, labels: SmallInts) -> dict[str, Ints]:
-        """Return the ids of every part of the split, all of which have a label."""
-        splits = split_arrays.check_splits(
-            self.splits,
-            vertices,
-            self.origin,
-            overlap=self.overlap,
-            ids=self.ids,
-        )
-        split_arrays.check_labels(splits, labels, self.origin, self.ids)
-        return splits
 
     def _check_shape(self, features: FeatureRows, labels: int) -> None:
         """Refuse numbers of vertices that differ, and features of no length."""
@@ -571,7 +564,9 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         origin=origin,
     )
     # Checked once and here: `_sparse_rows` writes by them.
-    is_wrong = (indices < 0) | (indices >= width)
+    is_below = indices < 0
+    is_beyond = indices >= width
+    is_wrong = is_below | is_beyond
     if len(data) != len(indices) or is_wrong.any():
         entry = int(np.argmax(is_wrong))
         problem = f"attr_indices leave the {width} columns at entry {entry}"
@@ -591,7 +586,8 @@ def _sparse_rows(
 ) -> Rows:
     entries = slice(pointers[start], pointers[stop])
     row = rows_of(pointers[start : stop + 1])
-    dense = np.zeros((stop - start, width), np.float32)
+    shape = (stop - start, width)
+    dense = np.zeros(shape, np.float32)
     # An entry may stand twice: the two are added.
     np.add.at(dense, (row, indices[entries]), data[entries])
     return dense

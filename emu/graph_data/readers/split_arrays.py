@@ -318,6 +318,28 @@ def check_splits(
     return parts
 
 
+def check_labelled_splits(
+    splits: Mapping[str, Array],
+    labels: SmallInts,
+    origin: str,
+    overlap: str = "",
+    ids: Array | None = None,
+) -> dict[str, Ints]:
+    """Return the parts as `check_splits`; raises DataError as that and `check_labels`.
+
+    ``labels``: the class of every vertex, -1 for none.
+    """
+    parts = check_splits(
+        splits,
+        vertices=len(labels),
+        origin=origin,
+        overlap=overlap,
+        ids=ids,
+    )
+    check_labels(parts, labels=labels, origin=origin, ids=ids)
+    return parts
+
+
 def check_labels(
     parts: Mapping[str, Ints],
     labels: SmallInts,

@@ -337,11 +337,9 @@ def time_down(
     died: float,
     otherwise: float,
 ) -> tuple[float, tuple[Kill, ...]]:
-    """Return the seconds for which deaths have a job down, and all kills by then.
+    """Return the seconds for which deaths have a job down, and all kills until then.
 
-    A kill as the job would go on comes before it does: in a run, whose deaths are seen
-    a little late, no attempt begins between the two. ``otherwise``: seconds of recovery
-    after a death that no kill states them for.
+    ``otherwise``: seconds of recovery after a death that no kill states them for.
     """
 
     def lasts(kill: Kill) -> float:
@@ -350,8 +348,7 @@ def time_down(
     fallen = [*now]
     down = max(map(lasts, now), default=otherwise)
     for kill in sorted(kills, key=lambda kill: kill.time):
-        end = (died + down) * (1.0 + TIE)
-        if died < kill.time <= end and kill not in now:
+        if died < kill.time < died + down and kill not in now:
             fallen.append(kill)
             # Recovery begins anew with every death, so that a later one may come within
             # reach: by time, each is held against the end as it is by then.

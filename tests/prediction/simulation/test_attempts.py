@@ -185,21 +185,6 @@ def test_deaths_while_a_job_is_down_are_taken_by_time() -> None:
     assert fallen == (first, second, third)
 
 
-def test_a_death_as_recovery_ends_has_a_job_down_anew() -> None:
-    """By rounding 0.085 + 0.7 s is a little less than 0.785: a run never sees that."""
-    first = Kill(0.085, "a", ("a",), recovery=0.7)
-    at_end = Kill(0.785, "b", ("b",), recovery=0.9)
-    behind = Kill(0.7851, "c", ("c",), recovery=0.9)
-    assert first.time + 0.7 < at_end.time
-
-    down, fallen = time_down([at_end], (first,), first.time, 9.0)
-    down_alone, others = time_down([behind], (first,), first.time, 9.0)
-
-    assert down == pytest.approx(0.7 + 0.9)
-    assert fallen == (first, at_end)
-    assert (down_alone, others) == (0.7, (first,))
-
-
 def test_a_death_that_is_due_has_a_job_down_once() -> None:
     """By rounding the job died just before the time that is stated."""
     kill = Kill(10.0, "a", ("a",), recovery=2.0)
