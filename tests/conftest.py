@@ -176,12 +176,16 @@ def read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def short_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short_draws(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Find how often drawn graphs draw an edge with a tenth of what users spend.
 
     For tests that ask whether a file is read, and not how good such a graph is: each of
-    another size takes 2 s of CPU.
+    another size takes 2 s of CPU. What is kept of them fits no graph of users.
     """
+    cache = tmp_path_factory.getbasetemp() / "short_draws"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     draws_per_search = drawn_graph._SAMPLE_DRAWS
     monkeypatch.setattr(drawn_graph, "_SAMPLE_DRAWS", draws_per_search // 10)
     kept = (drawn_graph.draw_structure, opened._draw)

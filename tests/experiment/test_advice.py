@@ -146,8 +146,8 @@ def best_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 #: The fastest system, the cheapest, one between them, and one of whole graphs.
 FEW_ROWS = ["data_parallel", "dgcl", "dgtp", "p3.none"]
-#: Those, one that updates late and one that is asynchronous: a row of each class of
-#: weights.
+#: Those, one that updates late and one that is asynchronous: rows of four of the eleven
+#: classes of weights.
 ROWS_OF_CLASSES = [*FEW_ROWS, "p3.A", "dorylus.async"]
 
 

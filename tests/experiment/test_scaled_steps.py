@@ -101,8 +101,16 @@ def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
         assert row.steps == np.ceil(row.trend.estimate)
         assert row.makespan == pytest.approx(row.steps * row.iteration_seconds)
 
-    # A training on the generated graph of that size is within the interval.
-    first, _ = rows
+
+def test_a_training_on_the_generated_graph_is_within_the_interval() -> None:
+    """Where trends are twice as high, or a fifth, it is not."""
+    target = Target(0.5)
+    larger = {"job.dataset.scale": 0.01, "training_scales": [0.002, 0.003, 0.005]}
+    scenario = load(scenario_of(), larger)
+    (first,) = compare_systems(
+        scenario, ["data_parallel"], same_machines=True, target=target
+    )
+
     held = load(first.plain, {"job.dataset.drawn": False})  # type: ignore[arg-type]
     ready = prepare(load(target.end(held), {"until.every": 2}))
     assert first.trend is not None

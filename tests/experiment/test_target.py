@@ -85,7 +85,8 @@ def test_every_row_is_the_simulation_of_what_it_leaves() -> None:
 def test_no_row_is_slower_than_on_all_machines(iterations: int) -> None:
     """One or two iterations take two machines for data_parallel; the target, three."""
     rates = {**FILE["job"]["rates"], "multiply": "1 ns"}
-    scenario = scenario_of(iterations=iterations, rates=rates)
+    dataset = {"name": "products-like", "scale": 0.002}
+    scenario = scenario_of(iterations=iterations, rates=rates, dataset=dataset)
     names = ["dgtp", "data_parallel"]
     target = Target(0.5, within=30)
     for row in compare_systems(scenario, names, target=target, keep_rate=True):

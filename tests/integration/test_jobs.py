@@ -1,6 +1,6 @@
 """Two jobs on one cluster at once, over sockets: each trains to what it does alone.
 
-Tasks of both share a process per machine: two start, and not thirteen.
+Tasks of both share a process per machine.
 """
 
 from __future__ import annotations

@@ -348,7 +348,9 @@ def time_down(
     fallen = [*now]
     down = max(map(lasts, now), default=otherwise)
     for kill in sorted(kills, key=lambda kill: kill.time):
-        if died < kill.time < died + down and kill not in now:
+        # As the job goes on, up to rounding, it is of the attempt that begins then.
+        end = (died + down) * (1.0 - TIE)
+        if died < kill.time < end and kill not in now:
             fallen.append(kill)
             # Recovery begins anew with every death, so that a later one may come within
             # reach: by time, each is held against the end as it is by then.
@@ -363,10 +365,12 @@ def kills_after(
 ) -> tuple[Kill, ...]:
     """Return the kills that are left when a job goes on at a time, ``began``."""
     rest = []
+    least = began * (1.0 - TIE)
+    most = began * (1.0 + TIE)
     for kill in kills:
         # To compare each with all that have come took half of a draw of 1000 kills.
-        is_ahead = began < kill.time < math.inf
-        if is_ahead or (kill.time >= began and kill not in fallen):
+        is_ahead = most < kill.time < math.inf
+        if is_ahead or (kill.time >= least and kill not in fallen):
             rest.append(kill)
     return tuple(rest)
 

@@ -297,7 +297,7 @@ async def test_a_stranger_says_who_it_is_before_all_else(
 
 
 async def test_each_side_knows_its_address_and_that_of_the_other() -> None:
-    """The client connects from 127.0.0.3 to 127.0.0.2."""
+    """The client connects from 127.0.0.1 to 127.0.0.2."""
     seen: list[tuple[str, str]] = []
 
     async def note(connection: ControlConnection, _: Identity) -> None:

@@ -185,6 +185,25 @@ def test_deaths_while_a_job_is_down_are_taken_by_time() -> None:
     assert fallen == (first, second, third)
 
 
+@pytest.mark.parametrize(
+    ("died", "down", "at"), [(0.1, 0.2, 0.3), (0.085, 0.7, 0.785), (0.25, 0.25, 0.5)]
+)
+def test_a_kill_as_a_job_goes_on_is_of_the_next_attempt(
+    died: float, down: float, at: float
+) -> None:
+    """However the end of recovery is rounded: above it, below it, and exactly."""
+    first = Kill(died, "a", ("a",), recovery=down)
+    second = Kill(at, "b", ("b",), recovery=0.9)
+    sooner = Kill(at - 1e-6, "c", ("c",), recovery=0.9)
+
+    pause, fallen = time_down([second], (first,), died, 9.0)
+    _, both = time_down([sooner, second], (first,), died, 9.0)
+    left = kills_after([first, second], fallen, died + pause)
+
+    assert (pause, fallen, left) == (down, (first,), (second,))
+    assert both == (first, sooner, second)
+
+
 def test_a_death_that_is_due_has_a_job_down_once() -> None:
     """By rounding the job died just before the time that is stated."""
     kill = Kill(10.0, "a", ("a",), recovery=2.0)
