@@ -9,7 +9,6 @@ one, operators that call no other do. Exchanges are NCCL's kernels, with what
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -20,7 +19,17 @@ from typing import Any, NamedTuple
 from emu.host.input_file import MOST_TEXT, one_error, read_json
 from emu.host.limits import limit
 from emu.interchange.accounted import Account, Reading, read_mapping
-from emu.interchange.kineto_ranges import Range, divide, parse_list, splits_of
+from emu.interchange.kineto_ranges import (
+    ALL_TO_ALL_CALL,
+    Range,
+    calls_of,
+    divide,
+    find_splits,
+    kind_of,
+    numbers_of,
+    parse_list,
+    splits_text,
+)
 from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
@@ -95,25 +104,6 @@ _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"
 #: Operators that stand for an exchange, or wait for one: they do not compute.
 _CALLS = ("c10d::", "c10d_functional::", "_c10d_functional::", "record_param_comms")
-#: Kinds of exchanges by their names in torch, without `_WORDS`.
-_KINDS = {
-    "allreduce": "ALL_REDUCE",
-    "allgather": "ALL_GATHER",
-    "broadcast": "BROADCAST",
-    "reducescatter": "REDUCE_SCATTER",
-    "alltoall": "ALL_TO_ALL",
-    "reduce": "REDUCE",
-    "alltoallv": "ALL_TO_ALL",
-    "gather": "GATHER",
-    "scatter": "SCATTER",
-    "barrier": "BARRIER",
-    "allreducebarrier": "BARRIER",
-    "send": "SEND",
-    "recv": "RECV",
-}
-#: Parts of names that say how torch was called, and not what is exchanged:
-#: gloo:all_reduce, _allgather_base, all_gather_into_tensor_coalesced.
-_WORDS = re.compile(r"^(nccl|gloo):|_|base|coalesced|into|tensor|single|oop")
 MESSAGES = ("SEND", "RECV")
 _ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER", *MESSAGES)
 #: Bytes of a number by its type, as torch and as C++ call it.
@@ -354,17 +344,11 @@ class RankTrace(Account):
         """Yield the ranges of gloo's workers, with what was called for each."""
         rows = [row for row in self._ranges if row.is_exchange]
         calls = [row for row in self._ranges if row.name.startswith("c10d::")]
-        groups = {tuple(sorted(ranks)) for ranks in self._groups.values()}
-        if rows and len(groups) > 1:
-            raise self.error(
-                f"has {len(groups)} groups of ranks, and gloo does not say whose its "
-                "ranges are"
-            )
-        every_rank = tuple(range(self.world))
-        ranks = next(iter(groups), every_rank)
+        ranks = self._gloo_ranks(rows)
         ends: list[float] = []
         are_paired = len(calls) == len(rows)
-        for place, row in enumerate(rows):
+        calls_of_rows = calls_of(rows, calls)
+        for place, (row, own_calls) in enumerate(zip(rows, calls_of_rows, strict=True)):
             # Calls and ranges go together by place only where both are as many.
             # A worker that was not free took up later what had been posted.
             call_time = calls[place].begin if are_paired else row.begin
@@ -372,7 +356,7 @@ class RankTrace(Account):
             ends.append(row.end)
 
             kind = self._kind_of(row.name)
-            numbers = _numbers_of(kind, row, calls)
+            numbers = numbers_of(own_calls)
             # Who gets a part of a scatter has no input, as a barrier has none.
             is_given = kind == "SCATTER" and numbers[:1] != [self.rank]
             brings = kind != "BARRIER" and not is_given
@@ -380,7 +364,9 @@ class RankTrace(Account):
             tag = numbers[1] if len(numbers) > 1 else 0
             post = call_time if was_queued else row.begin
             size = self._bytes_of(row) if brings else 0.0
-            splits = splits_of(row, calls) if kind == "ALL_TO_ALL" else []
+            shares: tuple[float, ...] = ()
+            if kind == "ALL_TO_ALL":
+                shares = self._gloo_shares(row, own_calls, size, len(ranks))
             exchange = Exchange(
                 post=post,
                 end=row.end,
@@ -388,9 +374,53 @@ class RankTrace(Account):
                 size=size,
                 group="gloo",
                 ranks=ranks,
-                shares=divide(size, splits),
+                shares=shares,
             )
             yield self._exchange(kind, root, exchange, tag=tag)
+
+    def _gloo_ranks(self, rows: list[Range]) -> tuple[int, ...]:
+        groups = {tuple(sorted(ranks)) for ranks in self._groups.values()}
+        if rows and len(groups) > 1:
+            raise self.error(
+                f"has {len(groups)} groups of ranks, and gloo does not say whose its "
+                "ranges are"
+            )
+        every_rank = tuple(range(self.world))
+        return next(iter(groups), every_rank)
+
+    def _gloo_shares(
+        self, row: Range, calls: list[Range], size: float, members: int
+    ) -> tuple[float, ...]:
+        shapes = row.args["Input Dims"]
+        if not shapes or not shapes[0]:
+            raise self.error(f"{row.name:.40} has Input Dims {shapes}, without rows")
+        text = find_splits(calls, shapes[0][0])
+        if text is None:
+            self.leave_out("call of an all-to-all, not found: taken as equal")
+            return ()
+        if any(splits_text(call) != text for call in calls):
+            self.leave_out("call of an all-to-all, not clear: the last of its rows")
+        key = f"Concrete Inputs of {ALL_TO_ALL_CALL}"
+        return self._shares_of(key, text, size, members)
+
+    def _shares_of(
+        self, key: str, stated: Any, size: float, members: int
+    ) -> tuple[float, ...]:
+        """Return the bytes for each of so many ranks; none where they are equal."""
+        if stated in (None, [], "[]"):
+            return ()
+        splits = parse_list(stated)
+        # Of more than 30 torch writes nothing, or the first ones and dots.
+        if not splits:
+            kind = "splits of an all-to-all, not stated in full: taken as equal"
+            self.leave_out(kind)
+            return ()
+        if len(splits) != members:
+            count = len(splits)
+            raise self.error(f"has {count} splits for {members} ranks in {key}")
+        if not all(0 <= split < math.inf for split in splits):
+            raise self.error(f"has splits {stated!s:.40} in {key}, write rows")
+        return divide(size, splits)
 
     def _kernel_exchanges(self) -> Iterator[Exchange]:
         """Yield NCCL's kernels, with what was recorded at their calls."""
@@ -416,10 +446,11 @@ class RankTrace(Account):
             if kind != "BARRIER":
                 size = float(record["In msg nelems"]) * width
 
-            splits: list[float] = []
+            ranks = self._ranks_of(record)
+            shares: tuple[float, ...] = ()
             if kind == "ALL_TO_ALL":
-                stated_splits = record.get("In split size")
-                splits = parse_list(stated_splits)
+                splits = record.get("In split size")
+                shares = self._shares_of("In split size", splits, size, len(ranks))
 
             ready = ready_time(row)
             exchange = Exchange(
@@ -429,8 +460,8 @@ class RankTrace(Account):
                 kind=kind,
                 size=size,
                 group=str(record.get("Process Group Name", "")),
-                ranks=self._ranks_of(record),
-                shares=divide(size, splits),
+                ranks=ranks,
+                shares=shares,
             )
             root = _root_of(kind, record)
             yield self._exchange(kind, root, exchange)
@@ -503,10 +534,10 @@ class RankTrace(Account):
         return exchange._replace(ranks=ends, root=tag)
 
     def _kind_of(self, name: str) -> str:
-        word = _WORDS.sub("", name.lower())
-        if word not in _KINDS:
+        kind = kind_of(name)
+        if kind is None:
             raise self.error(f"has an exchange {name!r:.40}, which is not read")
-        return _KINDS[word]
+        return kind
 
     def _width_of(self, dtype: str) -> int:
         _, _, name = dtype.rpartition("::")
@@ -547,19 +578,6 @@ class RankTrace(Account):
         if len(ranks) != size:
             raise self.error(f"names {len(ranks)} of {size} ranks of group {group!r}")
         return ranks
-
-
-def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
-    """Return the whole numbers of the last call for an exchange: root or peer, tag."""
-    place = bisect_left(calls, row.begin, key=lambda call: call.begin)
-    for call in reversed(calls[:place]):
-        name = call.name.removeprefix("c10d::")
-        word = _WORDS.sub("", name)
-        if _KINDS.get(word) == kind:
-            inputs = call.args.get("Concrete Inputs", ())
-            words = map(str, inputs)
-            return [int(word) for word in words if word.isdecimal()]
-    return []
 
 
 def _root_of(kind: str, record: Data) -> Any:

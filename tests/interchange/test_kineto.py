@@ -179,26 +179,6 @@ def test_messages_of_nccl_go_to_and_come_from_the_rank_that_is_theirs(
     assert simulate(paths) == pytest.approx(4 + 8 + 3)
 
 
-def test_uneven_all_to_all_of_gloo_by_hand(tmp_path: Path) -> None:
-    """Rank 0 keeps 4,000 of 16,000 bytes, rank 1 sends 4,000: 12 ms, halves took 8."""
-    ranks = []
-    for splits in ("[1000, 3000]", "[1000, 3000]"):
-        inputs = {"Concrete Inputs": ["", "", "", "[2000, 2000]", splits, "True"]}
-        call = operator(9, 9, "c10d::alltoall_base_", **inputs)
-        exchange = gloo(10, 33, "all_to_all", size=16_000)
-        ranks.append([operator(0, 8.9), call, exchange, operator(33, 38)])
-    paths = write_traces(tmp_path, *ranks)
-    assert simulate(paths) == pytest.approx(10 + 12 + 5)
-
-    # Equal ones are not stated; a call with other rows is of another exchange.
-    for rank in ranks:
-        rank[1]["args"]["Concrete Inputs"][3:5] = "[]", "[]"
-    assert simulate(write_traces(tmp_path, *ranks)) == pytest.approx(10 + 8 + 5)
-    for rank in ranks:
-        rank[1]["args"]["Concrete Inputs"][4] = "[1, 7]"
-    assert simulate(write_traces(tmp_path, *ranks)) == pytest.approx(10 + 8 + 5)
-
-
 @pytest.mark.parametrize("uneven_rank", [0, 1])
 def test_one_rank_alone_may_send_unequal_shares(
     tmp_path: Path, uneven_rank: int
