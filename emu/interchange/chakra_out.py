@@ -84,9 +84,11 @@ def _count_ties(job: Job, rule: str) -> int:
     # What reads a trace has one iteration: of flows that tie it takes the lower rank.
     if job.iterations == 1:
         return 0
+    queues = [edge.channel for edge in job.edges if edge.channel]
     if rule in _IN_ORDER:
-        return len(job.edges)
-    counts = Counter(edge.channel for edge in job.edges if edge.channel)
+        # All flows stand in one queue. Those of one edge alone keep their order.
+        queues = [""] * len(job.edges)
+    counts = Counter(queues)
     return sum(count for count in counts.values() if count > 1)
 
 

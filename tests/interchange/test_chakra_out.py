@@ -45,6 +45,17 @@ job:
 """
 
 
+ONE_EDGE = """
+cluster:
+  machines: [{name: a, nic: 8 Mbit/s}, {name: b, nic: 8 Mbit/s}]
+job:
+  system: custom
+  iterations: 4
+  tasks: [{name: x, time: 1 s, pin: a}, {name: y, time: 0.1 s, pin: b}]
+  flows: [{from: x, to: y, volume: 1 MB}]
+"""
+
+
 TIES = "flow that ties go by the iteration of"
 
 
@@ -61,6 +72,13 @@ def test_flows_of_one_channel_may_go_in_another_order(tmp_path: Path) -> None:
     assert left_out == {TIES: 2}
     once = emu.place(emu.loads(job, {"job.iterations": 1, "job.tasks.x.time": "1 s"}))
     assert not write_traces(once.problem, once.realization, tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["fifo", "mrtf"])
+def test_the_flows_of_one_edge_alone_do_not_tie(tmp_path: Path, rule: str) -> None:
+    placed = emu.place(emu.loads(ONE_EDGE, {"schedule.policy": rule}))
+    left_out = write_traces(placed.problem, placed.realization, tmp_path, rule)
+    assert not left_out
 
 
 @settings(max_examples=50)
