@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ def write_ogb(drawn: Drawn, path: Path) -> Path:
     for name, rows in drawn.features.items():
         table(raw / "node-feat" / name / "node-feat.csv.gz", rows)
     table(raw / "node-label" / "paper" / "node-label.csv.gz", drawn.labels[:, None])
-    table(path / "split" / "time" / "paper" / "train.csv.gz", drawn.train)
+    for part, ids in (("train", drawn.train), ("valid", []), ("test", [])):
+        table(path / "split" / "time" / "paper" / f"{part}.csv.gz", ids)
     counts = [
         ",".join(map(str, line)) for line in zip(*drawn.counts.items(), strict=True)
     ]
@@ -197,6 +199,34 @@ def test_a_drawn_graph_of_types_comes_back(
     ):
         with pytest.raises(DataError, match=problem):
             read(path, Choices(relation=relation))
+
+
+@pytest.mark.parametrize(
+    ("parts", "lacking"),
+    [
+        (["a/valid", "a/test"], "a/paper/train"),
+        (["a/train", "a/test", "b/train", "b/valid", "b/test"], "a/paper/valid"),
+        (["a/valid", "a/test", "b/train"], "b/paper/valid"),
+    ],
+)
+def test_a_split_of_a_type_that_lacks_a_part_is_refused(
+    parts: list[str], lacking: str, tmp_path: Path
+) -> None:
+    """Without train the split used to be drawn at random, over vertices for tests."""
+    path = write_ogb(Drawn(0), tmp_path)
+    shutil.rmtree(path / "split")
+    for number, part in enumerate(parts):
+        split, name = part.split("/")
+        table(path / "split" / split / "paper" / f"{name}.csv.gz", [number % 3])
+    with pytest.raises(DataError, match=f"holds no split/{lacking}.csv.gz") as caught:
+        read_ogb(path, FLAT)
+    assert caught.value.path == str(path)
+
+
+def test_a_type_without_a_split_needs_none(tmp_path: Path) -> None:
+    path = write_ogb(Drawn(0), tmp_path)
+    shutil.rmtree(path / "split")
+    assert not read_ogb(path, FLAT).splits
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -236,13 +236,11 @@ def _read_types(path: Path) -> TypedGraph:
             arrays["x"] = folder.table(feature, np.float32)
         if folder.holds(f"{label}.csv.gz"):
             arrays["y"] = folder.table(label, np.float64)
-        # Of several splits the first, with all of its parts.
-        train_files = sorted(path.glob(f"split/*/{name}/train.csv.gz"))
-        for train_file in train_files[:1]:
+        split_folder = _find_split(path, name)
+        if split_folder is not None:
+            count = int(arrays["num_nodes"])
             for part in SPLIT:
-                file = train_file.with_name(f"{part}.csv.gz")
-                if file.exists():
-                    arrays[part] = folder.ids(file)
+                arrays[part] = _split(folder, split_folder, part, count)
 
     edges = {}
     for triplet in folder.table("triplet-type-list", str):
@@ -256,6 +254,17 @@ def _read_types(path: Path) -> TypedGraph:
         edges=edges,
         unread=tuple(folder.unread),
     )
+
+
+def _find_split(path: Path, kind: str) -> Path | None:
+    """Return the folder of the split that is taken of a type, None without any."""
+    # Of several the first with train. One that lacks a part is refused for it: drawn
+    # at random, vertices for tests would be trained on.
+    for part in SPLIT:
+        files = sorted(path.glob(f"split/*/{kind}/{part}.csv.gz"))
+        if files:
+            return files[0].parent
+    return None
 
 
 def _table(path: Path, dtype: Any) -> Array:
