@@ -394,7 +394,8 @@ def _write(
     graph: RawGraph,
     spec: DatasetSpec,
 ) -> prepared.Facts:
-    # Refused before the graph is cut, which takes far longer.
+    # Readers refuse such parts, but what emu 0.1.0 has imported may have them. Refused
+    # before the graph is cut, which takes far longer.
     parts = {"train": graph.train, "valid": graph.valid, "test": graph.test}
     check_labels(parts, graph.labels, graph.origin)
 

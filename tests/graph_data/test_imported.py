@@ -313,6 +313,47 @@ def test_a_vertex_of_the_split_without_a_label_is_named_at_once(
     assert not (imports_home() / "g").exists()
 
 
+def test_an_older_import_of_such_a_split_is_still_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Imports of 0.1.0 did not look for labels: they stay in the cache."""
+    file = tmp_path / "g.npz"
+    np.savez(file, **LAYOUTS["edge_index"], train_idx=np.array([0, 3]))
+    with monkeypatch.context() as context:
+        check = "emu.graph_data.readers.split_arrays.check_labels"
+        context.setattr(check, lambda *_, **__: None)
+        import_graph(file, "g", labels=written(tmp_path / "y.csv", "id,y\n0,0\n1,1\n"))
+
+    complaint = "vertex 3 is in the train split and has no label"
+    with pytest.raises(DataError, match=complaint):
+        open_dataset("g")
+
+
+def test_labels_are_refused_by_their_file_and_the_id(tmp_path: Path) -> None:
+    """Errors used to name the edges, or a number that no file has."""
+    edges = written(tmp_path / "e.csv", "src,dst\na,b\nb,c\nc,d\n")
+    split = written(tmp_path / "s.csv", "id,split\na,train\nb,valid\nd,test\n")
+    some = written(tmp_path / "y.csv", "id,y\na,0\nb,1\nc,1\n")
+    with pytest.raises(DataError, match="vertex d is in the test split") as caught:
+        import_graph(edges, "g", feature_length=2, labels=some, splits=split)
+    assert caught.value.path == str(some)
+
+    broken = written(tmp_path / "z.csv", "id,y\na,0\nb,1.5\nc,1\nd,1\n")
+    with pytest.raises(DataError, match=r"vertex b has label 1\.5"):
+        import_graph(edges, "g", feature_length=2, labels=broken)
+
+
+@pytest.mark.parametrize("label", ["1e400", "inf"])
+@pytest.mark.parametrize("last", [0, 2])
+def test_an_infinite_label_is_no_class(last: int, label: str, tmp_path: Path) -> None:
+    """With a class that stands twice, and with classes that are all distinct."""
+    edges = written(tmp_path / "e.csv", "0,1\n1,2\n2,3\n")
+    rows = f"id,y\n0,0\n1,{label}\n2,1\n3,{last}\n"
+    labels = written(tmp_path / "y.csv", rows)
+    with pytest.raises(DataError, match="vertex 1 has label inf, classes count from 0"):
+        import_graph(edges, "g", feature_length=2, labels=labels)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_number_that_cannot_be_is_one_of_its_own_file(tmp_path: Path) -> None:
     edges = written(tmp_path / "e.csv", "0,1\n1,2\n2,3\n")
@@ -336,6 +377,39 @@ def test_a_feature_beyond_float32_is_named_in_one_line(tmp_path: Path) -> None:
     complaint = "feature 0 of vertex 1 is inf: a finite number that float32 holds"
     with pytest.raises(DataError, match=complaint):
         import_graph(file, "g")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [([1.0, 1e300, 1.0], "inf"), ([1.0, np.inf, -np.inf], "nan")],
+)
+def test_a_sparse_feature_beyond_float32_is_named_in_one_line(
+    data: list[float], found: str, tmp_path: Path
+) -> None:
+    """Two entries of one place are added: infinities of both signs as well."""
+    file = tmp_path / "g.npz"
+    np.savez(
+        file,
+        edge_index=np.array([[0], [1]]),
+        attr_shape=np.array([2, 1]),
+        attr_indptr=np.array([0, 1, 3]),
+        attr_indices=np.array([0, 0, 0]),
+        attr_data=np.array(data),
+        y=np.array([0, 1]),
+    )
+    complaint = f"feature 0 of vertex 1 is {found}: a finite number that float32 holds"
+    with pytest.raises(DataError, match=complaint):
+        import_graph(file, "g")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_feature_of_a_table_beyond_float32_is_one_of_its_line(tmp_path: Path) -> None:
+    edges = written(tmp_path / "e.csv", "src,dst\na,b\nb,c\n")
+    features = written(tmp_path / "x.csv", "id,x\na,1e39\nb,1\nc,2\n")
+    complaint = "line 2 is 'a 1e39', it needs 1 number that float32 holds"
+    with pytest.raises(DataError, match=complaint):
+        import_graph(edges, "g", features=features, classes=2)
 
 
 def test_self_loops_and_doubles_of_arrays_are_counted(tmp_path: Path) -> None:

@@ -8,11 +8,16 @@ from emu.errors import DataError
 from emu.graph_data.array_types import Array, Mask, SmallInts
 
 
-def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str, ...]]:
+def class_numbers(
+    stated: Array,
+    origin: str,
+    ids: Array | None = None,
+) -> tuple[SmallInts, int, tuple[str, ...]]:
     """Return the class of every vertex, -1 for none, their number, and their words.
 
-    Numbers that begin above 0 (1 to 7, years) are words of classes. Raises DataError
-    when they are not one class per vertex, as a number, a text, or a one-hot row.
+    Numbers that begin above 0 (1 to 7, years) are words of classes; ``ids`` are what
+    the user calls vertices. Raises DataError when they are not one class per vertex, as
+    a number, a text, or a one-hot row.
     """
     one_hot = _are_one_hot(stated)
     if one_hot:
@@ -48,8 +53,9 @@ def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str
     is_wrong = is_below | is_beyond | is_broken
     if is_wrong.any():
         first = int(np.argmax(is_wrong))
+        name = first if ids is None else ids[first]
         raise DataError(
-            f"vertex {first} has label {labels[first]}, classes count from 0 and "
+            f"vertex {name} has label {labels[first]}, classes count from 0 and "
             "-1 stands for none",
             path=origin,
         )

@@ -130,7 +130,7 @@ class FoundGraph:
         # rest mislead.
         self._check_shape(self.features, len(self.labels))
         label_origin = self.label_origin or self.origin
-        labels, classes, names = class_numbers(self.labels, label_origin)
+        labels, classes, names = class_numbers(self.labels, label_origin, self.ids)
         # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(
             self.sources,
@@ -142,6 +142,7 @@ class FoundGraph:
             self.splits,
             labels=labels,
             origin=self.origin,
+            label_origin=label_origin,
             overlap=self.overlap,
             ids=self.ids,
         )
@@ -588,6 +589,8 @@ def _sparse_rows(
     row = rows_of(pointers[start : stop + 1])
     shape = (stop - start, width)
     dense = np.zeros(shape, np.float32)
-    # An entry may stand twice: the two are added.
-    np.add.at(dense, (row, indices[entries]), data[entries])
+    places = (row, indices[entries])
+    # As `_dense_rows`; of an entry that stands twice the two are added.
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(dense, places, data[entries])
     return dense

@@ -322,12 +322,13 @@ def check_labelled_splits(
     splits: Mapping[str, Array],
     labels: SmallInts,
     origin: str,
+    label_origin: str,
     overlap: str = "",
     ids: Array | None = None,
 ) -> dict[str, Ints]:
     """Return the parts as `check_splits`; raises DataError as that and `check_labels`.
 
-    ``labels``: the class of every vertex, -1 for none.
+    ``labels``: the class of every vertex, -1 for none; ``label_origin``: their file.
     """
     parts = check_splits(
         splits,
@@ -336,7 +337,7 @@ def check_labelled_splits(
         overlap=overlap,
         ids=ids,
     )
-    check_labels(parts, labels=labels, origin=origin, ids=ids)
+    check_labels(parts, labels=labels, origin=label_origin, ids=ids)
     return parts
 
 

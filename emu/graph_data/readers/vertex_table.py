@@ -43,6 +43,7 @@ from emu.graph_data.readers.vertex_columns import (
     number_column,
     one_hot_columns,
 )
+from emu.units import format_count
 
 #: Words that files have in place of a class, in small letters.
 _NO_CLASS = {
@@ -129,19 +130,22 @@ def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     first = table.columns[first_column]
     shape = (first.rows, len(chosen))
     values = np.empty(shape, np.float32)
-    # Column by column: one at a time is float64, the whole is float32.
-    for feature, column in enumerate(chosen):
-        values[:, feature] = table.columns[column].real
+    # What float32 cannot hold becomes infinite, which is refused with its line.
+    with np.errstate(over="ignore"):
+        # Column by column: one at a time is float64, the whole is float32.
+        for feature, column in enumerate(chosen):
+            values[:, feature] = table.columns[column].real
     if np.isfinite(values).all():
         return values
 
-    # Also a number that float32 cannot hold, which reads as infinite.
     def fits(fields: list[str]) -> bool:
-        numbers = np.array([real(field) for field in fields], np.float32)
-        return bool(np.isfinite(numbers).all())
+        numbers = [real(field) for field in fields]
+        with np.errstate(over="ignore"):
+            row = np.array(numbers, np.float32)
+        return bool(np.isfinite(row).all())
 
-    need = f"{len(chosen)} numbers"
-    raise table.bad_line(chosen, fits, need)
+    count = format_count(len(chosen), "number")
+    raise table.bad_line(chosen, fits, f"{count} that float32 holds")
 
 
 def _finish(
@@ -267,13 +271,21 @@ def _check_classes(table: TextTable, column: int, values: Array) -> None:
 
     may_be_classes = are_words
     if not are_words:
-        is_whole = (classes >= 0) & (np.floor(classes) == classes)
-        may_be_classes = bool(is_whole.all())
+        is_class = _may_be_class(classes)
+        may_be_classes = bool(is_class.all())
     if may_be_classes:
         raise table.error(
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
         )
+
+
+def _may_be_class(numbers: Array) -> Mask:
+    """Return which numbers may be those of classes."""
+    # Infinity is its own floor.
+    is_class: Mask = np.isfinite(numbers) & (np.floor(numbers) == numbers)
+    is_class &= numbers >= 0
+    return is_class
 
 
 def _classes(column: Column) -> tuple[Array, str]:
@@ -294,13 +306,13 @@ def _classes(column: Column) -> tuple[Array, str]:
     numbers = np.array([float(name or -1) for name in names])
     values = numbers[word_column.values]
     present = values[values != -1]
-    is_odd = (present < 0) | (np.floor(present) != present)
+    is_class = _may_be_class(present)
     is_plain = True
     # Those that begin above 0 are numbered where all labels are.
     if len(present):
         begins_above = present.min() > 0
         is_plain = bool(begins_above or present.max() < len(values))
-    if is_odd.any() or is_plain:
+    if is_plain or not is_class.all():
         return values, ""
 
     distinct, codes = np.unique(present, return_inverse=True)
