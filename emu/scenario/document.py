@@ -39,6 +39,7 @@ MOST_VALUES = 400_000
 _DEEPEST = 40
 #: What begins as JSON is read as such from here on: of YAML 0.2 s, then more.
 _LONG_JSON = 20_000
+_TOO_DEEP = f"has more than {_DEEPEST} levels of mappings and lists, write fewer"
 _TOO_MANY = "has too many values or levels; of a file of your own --large takes them"
 #: Bytes of a file, JSON included.
 _MOST_BYTES = 1 << 25
@@ -301,7 +302,7 @@ def _read_yaml(file: str, text: str) -> Document:
         data = _load_tree(text)
     except MaxDepthExceededError as error:
         line = error.problem_mark.line + 1
-        raise ScenarioError(_TOO_MANY, file=file, line=line) from error
+        raise ScenarioError(_TOO_DEEP, file=file, line=line) from error
     except MarkedYAMLError as error:
         line, slip = what_to_write(error, text)
         problem = f"is not YAML: {slip}"

@@ -60,8 +60,7 @@ def _idle_prices(scenario: Scenario) -> Iterator[str]:
     """Yield prices of functions where the job has none, or nothing has a cost."""
     if "prices" not in scenario.model_fields_set:
         return
-    # Functions run on machines that their job brings along.
-    has_functions = scenario.cluster.names != scenario.stated_cluster.names
+    has_functions = any(section.pays_functions for *_, section in scenario.each_job())
     machines = scenario.stated_cluster.machines
     has_prices = any(machine.price is not None for machine in machines)
     if not has_functions:

@@ -446,6 +446,11 @@ class JobSection(Section):
         return ""
 
     @property
+    def pays_functions(self) -> bool:
+        """True where functions of a provider work, of which ``prices`` are."""
+        return False
+
+    @property
     def made_slots(self) -> frozenset[str]:
         """Resources of machines whose amounts are numbers of slots of the job."""
         return frozenset()

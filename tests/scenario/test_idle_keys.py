@@ -94,5 +94,12 @@ def test_prices_of_functions_are_of_jobs_that_have_some(
 
 
 def test_prices_of_functions_and_machines_are_read() -> None:
+    """Also where the cluster states the functions, which the job brings else."""
     text = LAMBDAS.replace("nic: 1 Gbit/s", "nic: 1 Gbit/s, price: 1 $/h")
     assert remarks_on(f"{text}prices: {{request: 1 $}}\n") == []
+
+    first, *_ = [line for line in text.splitlines() if "price: 1 $/h" in line]
+    stated = first.replace("name: m", "name: lambda").replace("count: 2", "count: 16")
+    assert stated != first
+    with_functions = text.replace(first, f"{first}\n{stated}")
+    assert remarks_on(f"{with_functions}prices: {{request: 1 $}}\n") == []

@@ -72,6 +72,11 @@ class DorylusJobSection(DorylusKeys):
             return ""
         return "mode async keeps no checkpoints: write pipe, or remove this key"
 
+    @property
+    @override
+    def pays_functions(self) -> bool:
+        return self.uses_lambdas
+
     unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
 
     @override
