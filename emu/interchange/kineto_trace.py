@@ -181,10 +181,11 @@ class RankTrace(Account):
             #: Begin and end of what surely computed, in order, apart from each other.
             self.busy = self._merge_busy()
             #: In the order of their posts.
-            exchanges_of = self._gloo_exchanges
+            self.exchanges: list[Exchange]
             if self.by_nccl:
-                exchanges_of = self._kernel_exchanges
-            self.exchanges = sorted(exchanges_of())
+                self.exchanges = sorted(self._kernel_exchanges())
+            else:
+                self.exchanges = [*self._gloo_exchanges()]
             self._take_steps()
             self._check_calls()
             self._count_unused()
@@ -346,6 +347,7 @@ class RankTrace(Account):
         calls = [row for row in self._ranges if row.name.startswith("c10d::")]
         ranks = self._gloo_ranks(rows)
         ends: list[float] = []
+        post = -math.inf
         are_paired = len(calls) == len(rows)
         calls_of_rows = calls_of(rows, calls)
         for place, (row, own_calls) in enumerate(zip(rows, calls_of_rows, strict=True)):
@@ -362,7 +364,8 @@ class RankTrace(Account):
             brings = kind != "BARRIER" and not is_given
             root = numbers[0] if numbers else None
             tag = numbers[1] if len(numbers) > 1 else 0
-            post = call_time if was_queued else row.begin
+            # What was called first is posted first, however late it was taken up.
+            post = max(call_time, post) if was_queued else row.begin
             size = self._bytes_of(row) if brings else 0.0
             shares: tuple[float, ...] = ()
             if kind == "ALL_TO_ALL":

@@ -68,11 +68,28 @@ def test_queued_exchanges_have_what_their_own_calls_state(tmp_path: Path) -> Non
     exchanges = [gloo(14, 20, "all_to_all", 16_000), gloo(15, 33, "all_to_all", 16_000),
                  gloo(33, 35, "broadcast"), gloo(35, 37, "broadcast")]  # fmt: skip
     trace = read_rank(tmp_path, operator(0, 8), *calls, *exchanges)
-    rows = sorted(trace.exchanges, key=lambda exchange: exchange.end)
-    shares = [exchange.shares for exchange in rows]
+    shares = [exchange.shares for exchange in trace.exchanges]
     assert shares == [(4000, 12_000), (12_000, 4000), (), ()]
-    assert [exchange.root for exchange in rows] == [0, 0, 0, 1]
+    assert [exchange.root for exchange in trace.exchanges] == [0, 0, 0, 1]
     assert not assumptions(trace)
+
+
+@pytest.mark.parametrize("second_call", [9.5, 10.5])
+def test_a_queued_exchange_stays_behind_one_taken_up_late(
+    tmp_path: Path, second_call: float
+) -> None:
+    """A worker of rank 0 takes up at 10 ms what was called at 9; 8 and 32 ms follow."""
+
+    def rank(second_call: float) -> list[Event]:
+        calls = [operator(at, at, "c10d::allreduce_") for at in (9, second_call)]
+        exchanges = [gloo(10, 20, size=8000), gloo(20, 60, size=32_000)]
+        return [operator(0, 8), *calls, *exchanges, operator(60, 65)]
+
+    paths = write_traces(tmp_path, rank(9.5), rank(second_call))
+    for path in paths:
+        sizes = [exchange.size for exchange in RankTrace(path).exchanges]
+        assert sizes == [8000, 32_000]
+    assert simulate(paths) == pytest.approx(10 + 8 + 32 + 5)
 
 
 def test_of_calls_that_do_not_pair_with_exchanges_the_last_counts(
