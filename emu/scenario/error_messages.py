@@ -281,15 +281,23 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
         return (*steps, "system")
 
     is_missing = error["type"] == "missing"
-    for depth, step in enumerate(steps):
-        is_there = isinstance(data, list) and isinstance(step, int)
-        if isinstance(data, dict):
-            is_there = step in data or is_missing
+    trail: list[str | int] = []
+    for position, step in enumerate(steps):
+        following = steps[position + 1 : position + 2]
+        if _has_step(data, step) or is_missing:
+            trail.append(step)
+            data = value_in(data, (step,))
         # Of a value that may be of several types pydantic names each of these.
-        if not is_there:
-            return tuple(steps[:depth])
-        data = value_in(data, (step,))
-    return tuple(steps)
+        elif not any(_has_step(data, key) for key in following):
+            break
+    return tuple(trail)
+
+
+def _has_step(data: object, step: str | int) -> bool:
+    """Return True where a mapping or list has what a step of a trail leads to."""
+    if isinstance(data, list):
+        return isinstance(step, int)
+    return isinstance(data, dict) and step in data
 
 
 def describe(error: ErrorDetails) -> str:

@@ -536,6 +536,7 @@ def _describe_errors(
             problem = describe(error)
             problems[trail] = either(known_problem, problem)
 
+    _keep_deepest(problems)
     # Of a misspelt key the right one is missing as well: the first says it all.
     for trail, problem in list(problems.items()):
         match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
@@ -546,6 +547,17 @@ def _describe_errors(
         if right_problem.startswith(MISSING):
             del problems[right_trail]
     return list(problems.items())
+
+
+def _keep_deepest(problems: dict[Trail, str]) -> None:
+    """Remove what is said of a value as a whole where a part of it is wrong.
+
+    It may be of several types, and is meant to be of the one that goes so far.
+    """
+    for trail in list(problems):
+        depth = len(trail)
+        if any(len(other) > depth and other[:depth] == trail for other in problems):
+            del problems[trail]
 
 
 def _locate_errors(document: Document, found: Iterable[Found]) -> list[ScenarioError]:
