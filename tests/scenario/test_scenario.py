@@ -281,6 +281,7 @@ def test_shipped_scenarios_conform_to_the_schema(path: Path) -> None:
         (("job", "tasks", 0, "name"), "g 0"),
         (("job",), None),
         (("training_scales",), [0.1, 0.2]),
+        (("cluster", "routes"), [{"from": [], "to": "m1", "through": ["out", "in"]}]),
     ],
 )
 def test_the_schema_refuses_what_loading_refuses(

@@ -123,8 +123,8 @@ def read_nic(found: Any, read: ValidatorFunctionWrapHandler) -> MachineNic:
 
 _Machines = Annotated[
     tuple[Name, ...],
+    Field(min_length=1),  # before the other, or the schema takes an empty list
     BeforeValidator(lambda found: [found] if isinstance(found, str) else found),
-    Field(min_length=1),
 ]
 
 
