@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -429,7 +429,7 @@ def batch_counts(
     )
 
 
-def cached_counts(
+def count_with_cache(
     counts: SampleCounts,
     vertices: Array,
     owner: SmallInts,
@@ -454,19 +454,39 @@ def cached_counts(
 _AT_ONCE = 20
 
 
-@lru_cache(maxsize=256)  # each row of a table counts them, with a cache of its own
-def _count_some(
-    dataset: Dataset, plan: BatchPlan, sampler: int, iterations: range
-) -> tuple[SampleCounts, ...]:
-    """Return the counts of some mini-batches of a sampler, without a cache."""
+@lru_cache(maxsize=32)  # each row of a table counts them, with a cache of its own
+def _count_drawn(
+    dataset: Dataset,
+    plan: BatchPlan,
+    batches: int,
+) -> tuple[tuple[SampleCounts, ...], ...]:
+    """Return the counts of every sampler, by batch, without a cache."""
+    # Before samplers do: they would all copy, or compute, the same at once.
     train = plan.walk(dataset)
-    counts = []
+    structure_of(dataset)
 
-    for iteration in iterations:
-        batch = draw_batch(dataset, plan, train, sampler, iteration)
-        of_batch = batch_counts(batch, dataset.owner, dataset.parts)
-        counts.append(of_batch)
-    return tuple(counts)
+    def count(sampler: int, iterations: range) -> list[SampleCounts]:
+        counts = []
+        for iteration in iterations:
+            batch = draw_batch(dataset, plan, train, sampler, iteration)
+            of_batch = batch_counts(batch, dataset.owner, dataset.parts)
+            counts.append(of_batch)
+        return counts
+
+    firsts = range(0, batches, _AT_ONCE)
+    pieces = [range(batches)[first : first + _AT_ONCE] for first in firsts]
+    # Compiled sampling lets others run.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        promises = []
+        for sampler in range(plan.samplers):
+            row = [pool.submit(count, sampler, piece) for piece in pieces]
+            promises.append(row)
+        # In the order of samplers and batches, whichever was done first.
+        counts = []
+        for row in promises:
+            of_pieces = [promise.result() for promise in row]
+            counts.append(tuple(chain.from_iterable(of_pieces)))
+        return tuple(counts)
 
 
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
@@ -477,52 +497,31 @@ def count_samples(
     cache: CachePlan | None = None,
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
-    count = partial(_count_some, dataset, plan)
-    firsts = range(0, batches, _AT_ONCE)
-    pieces = [range(batches)[first : first + _AT_ONCE] for first in firsts]
+    drawn_counts = _count_drawn(dataset, plan, batches)
+    if cache is None:
+        return drawn_counts
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
-        assert cache is not None  # noqa: S101 - for mypy
         # Rows that are kept depend on the batches before: one sampler is one task.
         draw = kept_batches(dataset, plan, sampler)
         held = open_cache(dataset, plan, cache, sampler, 0, batches, draw)
 
         counts = []
-        for iterations in pieces:
-            plain = count(sampler, iterations)
-            for iteration, of_batch in zip(iterations, plain, strict=True):
-                vertices = draw(iteration)
-                early = held.look_ahead()
-                hits = held.look(vertices)
-                with_cache = cached_counts(
-                    of_batch, vertices, dataset.owner, hits, early
-                )
-                counts.append(with_cache)
+        for iteration, drawn in enumerate(drawn_counts[sampler]):
+            vertices = draw(iteration)
+            early = held.look_ahead()
+            hits = held.look(vertices)
+            with_cache = count_with_cache(
+                drawn, vertices, dataset.owner, hits=hits, early=early
+            )
+            counts.append(with_cache)
         return tuple(counts)
 
-    # Before samplers do: they would all copy, or compute, the same at once.
-    plan.walk(dataset)
-    structure_of(dataset)
-    if cache is not None:
-        for home in sorted({*cache.homes}):
-            choose_rows(dataset, plan, cache, home)
-
-    samplers = range(plan.samplers)
-    # Compiled sampling lets others run.
+    # As above: once, and not by each sampler.
+    for home in sorted({*cache.homes}):
+        choose_rows(dataset, plan, cache, home)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        if cache is not None:
-            return tuple(pool.map(count_in_order, samplers))
-
-        promises = []
-        for sampler in samplers:
-            row = [pool.submit(count, sampler, piece) for piece in pieces]
-            promises.append(row)
-        # In the order of samplers and batches, whichever was done first.
-        counts = []
-        for row in promises:
-            of_pieces = [promise.result() for promise in row]
-            counts.append(tuple(chain.from_iterable(of_pieces)))
-        return tuple(counts)
+        return tuple(pool.map(count_in_order, range(plan.samplers)))
 
 
 def count_job(

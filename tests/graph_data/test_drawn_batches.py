@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, sample_batch
-from emu.graph_data.caches import batch_counts, cached_counts, count_samples
+from emu.graph_data import BatchPlan, caches, sample_batch
+from emu.graph_data.caches import (
+    CachePlan,
+    batch_counts,
+    count_samples,
+    count_with_cache,
+)
 from emu.graph_data.dataset import open_dataset
 from emu.graph_data.drawn_batches import (
     DrawnBatch,
@@ -54,6 +60,31 @@ def test_counts_of_kept_batches_are_those_of_batches_drawn_anew(
                 owner = dataset.owner
                 counts = batch_counts(DrawnBatch.of(batch), owner, parts)
                 assert found[sampler][iteration] == counts
+
+
+def test_batches_of_rows_with_other_caches_are_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And anew of another plan: 2 samplers with 3 batches each, twice."""
+    counted = []
+
+    def count(batch: DrawnBatch, owner: Any, stores: int) -> SampleCounts:
+        counted.append(batch)
+        return batch_counts(batch, owner, stores)
+
+    monkeypatch.setattr(caches, "batch_counts", count)
+    dataset = open_dataset("products-like", scale=0.001, parts=2)
+    plan = BatchPlan(20261130, samplers=2, batch_size=7, fanouts=(3, 4))
+    without = count_samples(dataset, plan, 3)
+    for rows in (5, 50):
+        cache = CachePlan("lru", rows, 0, (0, 1))
+        beside = count_samples(dataset, plan, 3, cache)
+        assert beside[0][0].owned == without[0][0].owned
+        assert (len(beside[0][0].hits), without[0][0].hits) == (2, ())
+    assert len(counted) == 2 * 3
+
+    count_samples(dataset, replace(plan, seed=20261129), 3)
+    assert len(counted) == 2 * (2 * 3)
 
 
 def test_a_batch_is_drawn_once_while_it_is_kept() -> None:
@@ -155,7 +186,7 @@ def test_what_is_counted_without_lists_is_that_of_the_sampled_batch(
         hits = rng.random(len(found.vertices)) < 0.5
         early = rng.permutation(vertices)[:5]
         counts = batch_counts(found, owner, 5)
-        counted = cached_counts(counts, found.vertices, owner, hits, early)
+        counted = count_with_cache(counts, found.vertices, owner, hits, early)
         assert counted == _counts_by_hand(sampled, owner, 5, hits, early)
 
 
