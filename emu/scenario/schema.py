@@ -38,7 +38,7 @@ def json_schema() -> _Schema:
     for (section, key), short in shorthands.items():
         properties = definitions[section]["properties"]
         value = properties[key]
-        # Beside them, and not within: there nobody looks for what a key is.
+        # Editors show the text of a key, and not that of one of its alternatives.
         text = value.pop("description", None)
         alternatives = value.get("anyOf", [value])
         properties[key] = {"anyOf": [short, *alternatives]}

@@ -125,7 +125,7 @@ class _Simulation:
         """Tasks that waited at each look of a tuner."""
         self._rated: list[Flow] = []
         self._capacity: dict[str, float] = {}
-        """What every link had when rates were computed last."""
+        """Capacity of every link when rates were computed last."""
         self._demotion = inf
         """When the first coflow of ``aalo`` changes its queue."""
 

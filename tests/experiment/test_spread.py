@@ -43,7 +43,7 @@ def test_pieces_are_spread_and_their_processes_end_with_who_reads() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_group_is_for_who_reads(number: signal.Signals) -> None:
-    """Of a worker that took SIGTERM the trace stood above the line of the command."""
+    """A worker that took SIGTERM printed its trace above the line of the command."""
 
     def outlive(piece: int) -> int:
         os.kill(os.getpid(), number)

@@ -246,7 +246,7 @@ def test_limits_are_shares_of_the_path(row: str) -> None:
 
 
 def test_what_came_nearest_is_named() -> None:
-    """Of a graph for which the file's learning rate is the best of those tried."""
+    """On this graph the file's learning rate is the best of those that are tried."""
     names = ["dgcl", "data_parallel"]
     scenario = scenario_of(dataset={"name": "products-like", "scale": 0.002})
     target = Target(0.999, within=4)

@@ -169,7 +169,7 @@ def test_uneven_all_to_all_by_hand(tmp_path: Path) -> None:
 def test_messages_of_nccl_go_to_and_come_from_the_rank_that_is_theirs(
     tmp_path: Path,
 ) -> None:
-    """Rank 0 sends 8,000 bytes at 4 ms; what the other key states is nobody's."""
+    """Rank 0 sends 8,000 bytes at 4 ms; the other key of each end names no rank."""
     ends = (nccl("send", **{"Dst Rank": 1, "Src Rank": 7}),
             nccl("recv", **{"Src Rank": 0, "Dst Rank": 7}))  # fmt: skip
     ranks = [

@@ -115,7 +115,7 @@ def test_of_calls_that_do_not_pair_with_exchanges_the_last_counts(
 def test_splits_that_torch_drops_are_taken_as_equal_and_named(
     tmp_path: Path, splits: str
 ) -> None:
-    """Of lists of more than 30 numbers torch writes an empty text, or dots."""
+    """Torch writes an empty text, or dots, for lists of more than 30 numbers."""
     words = "splits of an all-to-all, not stated in full: taken as equal"
     exchange = gloo(10, 33, "all_to_all", 16_000)
     trace = read_rank(tmp_path, operator(0, 8), all_to_all(9, splits), exchange)

@@ -53,8 +53,9 @@ def run(machines: int = 3, compute: str = "real", **keys: Any) -> JobRun:
         found = parameters_of(done)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         for step, loss in enumerate(losses):
-            told = [done.reports[f"Df{rank}", step]["loss"] for rank in range(machines)]
-            assert np.mean(told) == pytest.approx(loss, rel=1e-10)
+            ranks = [f"Df{rank}" for rank in range(machines)]
+            reported = [done.reports[rank, step]["loss"] for rank in ranks]
+            assert np.mean(reported) == pytest.approx(loss, rel=1e-10)
     return done
 
 

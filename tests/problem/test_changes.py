@@ -49,7 +49,7 @@ def test_a_link_has_its_most_at_first_or_later_and_may_stay_cut() -> None:
 
 
 def test_a_change_of_the_same_instant_is_made_but_for_rounding() -> None:
-    """Of an instant that is a ten-millionth sooner it is not."""
+    """A ten-millionth of a second sooner it is not made yet, 1e-13 s sooner it is."""
     before = 1.0 - np.array([1e-7, 1e-13, 0.0, -0.5])
     assert steps().at(X, before).tolist() == [8, 2, 2, 2]
     assert steps().at(X, np.array([-1.0])).tolist() == [8]

@@ -72,7 +72,7 @@ def test_windows_are_of_real_bytes_and_of_wall_time(
 
 
 def test_slow_start_is_told_by_the_first_window_and_its_round_trip() -> None:
-    """Of 100 B in 1 s, 15 B at first: what the window came to be is no reason."""
+    """The first window is 15 B; that it grows to 40 B later is no reason."""
     counts = flow_counts(allowed=15.0, window=40.0, least_round_trip=0.2)
     said = changes_by_cause(STATED, counts=counts)
 

@@ -235,7 +235,7 @@ def test_a_task_that_waits_for_a_later_iteration_is_named_with_it() -> None:
 
 
 def test_a_later_attempt_numbers_iterations_as_of_the_whole_job() -> None:
-    """What it calls iteration 0 is number 7 of the job."""
+    """Iteration 0 of the attempt is number 7 of the job."""
     half = Halfway(first=7)
     deadlines = half.until(0)
     assert deadlines.doing("s1") == "task s1 before iteration 7"

@@ -172,7 +172,7 @@ class CountedAlarm:
 async def test_an_alarm_is_set_once_for_a_time_until_it_has_rung(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is set already takes no system call; after it rang it is set anew."""
+    """A time that is set takes no further system call; after the ring it does."""
     alarms: list[CountedAlarm] = []
 
     def alarm(loop: object, ring: Callable[[], None]) -> CountedAlarm:

@@ -1,4 +1,4 @@
-"""What a host tells of itself, and its clock beside the coordinator's."""
+"""Reports of a host on itself, and its clock beside the coordinator's."""
 
 from __future__ import annotations
 

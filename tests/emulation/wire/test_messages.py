@@ -1,4 +1,4 @@
-"""Messages out of maps from the wire, and what a process is told of its host."""
+"""Messages read from maps of the wire, and the facts that a process gets."""
 
 from __future__ import annotations
 

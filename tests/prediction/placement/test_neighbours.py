@@ -45,7 +45,7 @@ def test_only_an_exchange_is_a_swap(
 
 
 def test_a_process_that_only_one_job_has_does_not_move() -> None:
-    """Of two stores the second comes with its machine, and the sampler moves there."""
+    """The second store comes with its machine, and the sampler moves there."""
     machines = tuple(Machine(name, 1.0, 1.0) for name in ("m0", "m1"))
     one, more = Task("g0", "store"), Task("g1", "store")
     sampler = Task("s", "sampler")

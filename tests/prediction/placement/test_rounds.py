@@ -280,16 +280,16 @@ def test_listing_stops_when_candidates_are_used_up(
 
     def find(transfers: int) -> Any:
         options = SearchOptions(transfers=transfers, iterations=1, sketches=0)
-        told: list[tuple[int, int, float]] = []
+        reported: list[tuple[int, int, float]] = []
         found = search_run(
             job,
             cluster,
             RUN,
             seed=0,
             options=options,
-            progress=lambda *figures: told.append(figures),
+            progress=lambda *figures: reported.append(figures),
         )
-        assert told[-1] == (found.candidates, transfers, found.makespan)
+        assert reported[-1] == (found.candidates, transfers, found.makespan)
         return found
 
     few = find(SIMPLE)
