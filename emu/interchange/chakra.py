@@ -505,11 +505,14 @@ class _Job:
                     f"{counts[many]} of its group in {many}"
                 )
 
+            members = [*ranks]
             exchanges_of_ranks = ranks.values()
             for companions in zip(*exchanges_of_ranks, strict=True):
-                self._join_collective(companions)
+                self._join_collective(companions, members)
 
-    def _join_collective(self, companions: Sequence[_Exchange]) -> None:
+    def _join_collective(
+        self, companions: Sequence[_Exchange], members: Sequence[int]
+    ) -> None:
         first = companions[0]
         for exchange in companions:
             alike = exchange._replace(task=first.task)
@@ -528,8 +531,31 @@ class _Job:
                 first.kind,
                 size=first.size,
                 ranks=[exchange.task for exchange in companions],
-                root=first.root,
+                root=self._place_of_root(first, members),
             )
+
+    def _place_of_root(self, exchange: _Exchange, members: Sequence[int]) -> int:
+        """Return the place of a root among the ranks of its group.
+
+        No schema says whether ``root`` counts all ranks or those of the group. Raises
+        DataError when both fit, and name two ranks, or neither does.
+        """
+        if exchange.kind not in _ROOTED:
+            return 0
+        root = exchange.root
+        places = set[int]()
+        if 0 <= root < len(members):
+            places.add(root)
+        if root in members:
+            places.add(members.index(root))
+        if len(places) == 1:
+            return places.pop()
+
+        group = ", ".join(map(str, members))
+        problem = f"{exchange.task} has root {root} in a group of ranks {group:.60}"
+        if places:
+            problem += f": rank {root}, or rank {members[root]}, which is place {root}"
+        raise self.workload.error(problem)
 
 
 def _write_span(counts: Sequence[int]) -> str:

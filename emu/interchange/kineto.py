@@ -498,7 +498,7 @@ class _Job:
             workload.add_flow(start, part.task)
 
         kind = first.exchange.kind
-        root = first.exchange.root % len(companions)
+        root = first.exchange.root
         # Of a scatter the root alone brings bytes; of the others all bring as many.
         size = companions[root].exchange.size
         if any(part.exchange.shares for part in companions):

@@ -346,6 +346,7 @@ class RankTrace(Account):
         rows = [row for row in self._ranges if row.is_exchange]
         calls = [row for row in self._ranges if row.name.startswith("c10d::")]
         ranks = self._gloo_ranks(rows)
+        own_place = [place for place, rank in enumerate(ranks) if rank == self.rank]
         ends: list[float] = []
         post = -math.inf
         are_paired = len(calls) == len(rows)
@@ -360,7 +361,7 @@ class RankTrace(Account):
             kind = self._kind_of(row.name)
             numbers = numbers_of(own_calls)
             # Who gets a part of a scatter has no input, as a barrier has none.
-            is_given = kind == "SCATTER" and numbers[:1] != [self.rank]
+            is_given = kind == "SCATTER" and numbers[:1] != own_place
             brings = kind != "BARRIER" and not is_given
             root = numbers[0] if numbers else None
             tag = numbers[1] if len(numbers) > 1 else 0
@@ -466,7 +467,7 @@ class RankTrace(Account):
                 ranks=ranks,
                 shares=shares,
             )
-            root = _root_of(kind, record)
+            root = self._root_of(kind, record, ranks)
             yield self._exchange(kind, root, exchange)
 
     def _records(self) -> dict[Any, Data]:
@@ -516,23 +517,23 @@ class RankTrace(Account):
         return ready_time
 
     def _exchange(
-        self,
-        kind: str,
-        root: Any,
-        exchange: Exchange,
-        tag: int = 0,
+        self, kind: str, root: Any, exchange: Exchange, tag: int = 0
     ) -> Exchange:
-        """Return an exchange with its root, or as a message to or from that rank."""
+        """Return an exchange with its root, a place in the group, or as a message."""
         if not 0 <= exchange.size < math.inf:
             raise self.error(f"has {kind} of {exchange.size:g} bytes")
         if kind not in _ROOTED:
             return exchange
         if root is None:
             raise self.error(f"does not say the root or peer of a {kind}")
+        place = int(root)
+        members = len(exchange.ranks)
+        if not 0 <= place < members:
+            raise self.error(f"has {kind} of rank {place} in a group of {members}")
         if kind not in MESSAGES:
-            return exchange._replace(root=int(root))
+            return exchange._replace(root=place)
         own_rank = self.rank or 0
-        peer = int(root)
+        peer = exchange.ranks[place]
         ends = (own_rank, peer) if kind == "SEND" else (peer, own_rank)
         return exchange._replace(ranks=ends, root=tag)
 
@@ -582,9 +583,15 @@ class RankTrace(Account):
             raise self.error(f"names {len(ranks)} of {size} ranks of group {group!r}")
         return ranks
 
+    def _root_of(self, kind: str, record: Data, ranks: tuple[int, ...]) -> Any:
+        """Return the place of the root or peer in a group, None where none is stated.
 
-def _root_of(kind: str, record: Data) -> Any:
-    """Return the rank that a record states as root or peer, None where it has none."""
-    key = "Dst Rank" if kind == "SEND" else "Src Rank"
-    root = record.get(key)
-    return record.get("Rank") if root is None else root
+        ``Rank`` is a place already, where the others are among the ranks of all.
+        """
+        key = "Dst Rank" if kind == "SEND" else "Src Rank"
+        rank = record.get(key)
+        if kind not in _ROOTED or rank is None:
+            return record.get("Rank")
+        if int(rank) not in ranks:
+            raise self.error(f"has {key} {rank}, which is not in its group {ranks}")
+        return ranks.index(int(rank))

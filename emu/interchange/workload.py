@@ -113,7 +113,6 @@ class Workload(Account):
         segments
             Pieces of an all-reduce that are on their way at once.
         """
-        root %= len(ranks)
         # The root is the first of these.
         tasks = [*ranks[root:], *ranks[:root]]
         ends = [f"{task}.done" for task in tasks]

@@ -179,6 +179,67 @@ def test_messages_of_nccl_go_to_and_come_from_the_rank_that_is_theirs(
     assert simulate(paths) == pytest.approx(4 + 8 + 3)
 
 
+#: The peer of a message by what torch states of it: without a stride between the ranks
+#: of a group it states its place there alone, and the ranks beside the trace.
+PEERS = [
+    {"Rank": 1, "Dst Rank": 2},
+    {"Rank": 1},
+    {"Rank": 1, "Process Group Ranks": "[]"},
+]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_message_in_a_group_of_ranks_by_hand(
+    tmp_path: Path, peer: dict[str, Any]
+) -> None:
+    """Rank 0 sends 8,000 bytes at 4 ms to rank 2, the second of their group."""
+    group = {"Process Group Name": "1", "Process Group Ranks": "[0, 2]"}
+    receive = nccl("recv", **{**group, **peer, "Rank": 0, "Src Rank": 0})
+    ranks = [
+        [*kernel(0, 4, 0), *kernel(4, 20, 1, **nccl("send", **{**group, **peer}))],
+        [*kernel(0, 4, 0)],
+        [*kernel(0, 4, 0), *kernel(4, 20, 1, **receive), *kernel(20, 23, 2)],
+    ]
+    groups = [{"pg_name": "1", "ranks": [0, 2]}]
+    paths = write_traces(tmp_path, *ranks, backend="nccl", pg_config=groups)
+    assert simulate(paths) == pytest.approx(4 + 8 + 3)
+
+
+def test_a_message_of_gloo_in_a_group_of_ranks_by_hand(tmp_path: Path) -> None:
+    """Rank 0 sends 4,000 bytes at 10 ms to rank 2; rank 1 is in no group."""
+
+    def call(name: str, place: int) -> Event:
+        inputs = ["", "", str(place), "5"]
+        return operator(9.9, 10, name, **{"Concrete Inputs": inputs})
+
+    sender = [operator(0, 9.9), call("c10d::send", 1), gloo(10, 10, "send", 4000)]
+    receiver = [operator(0, 9.9), call("c10d::recv_", 0), gloo(10, 15, "recv", 4000),
+                operator(15, 18)]  # fmt: skip
+    ranks = [sender, [operator(0, 1)], receiver]
+    groups = [{"pg_name": "1", "ranks": [0, 2]}]
+    paths = write_traces(tmp_path, *ranks, pg_config=groups)
+    assert simulate(paths) == pytest.approx(10 + 4 + 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "problem"),
+    [
+        ("send", {"Rank": 2}, "has SEND of rank 2 in a group of 2"),
+        ("recv", {"Rank": -1}, "has RECV of rank -1 in a group of 2"),
+        ("broadcast", {"Rank": 2}, "has BROADCAST of rank 2 in a group of 2"),
+        ("send", {"Dst Rank": 7}, "has Dst Rank 7, which is not in its group (0, 1)"),
+    ],
+)
+def test_a_peer_or_root_outside_the_group_is_refused(
+    tmp_path: Path, kind: str, stated: dict[str, int], problem: str
+) -> None:
+    rank = [*kernel(0, 4, 0), *kernel(4, 20, 1, **nccl(kind, **stated))]
+    paths = write_traces(tmp_path, rank, rank, backend="nccl")
+    with pytest.raises(DataError) as caught:
+        read_workload(*paths)
+    assert problem in str(caught.value)
+
+
 @pytest.mark.parametrize("uneven_rank", [0, 1])
 def test_one_rank_alone_may_send_unequal_shares(
     tmp_path: Path, uneven_rank: int

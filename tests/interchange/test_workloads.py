@@ -153,6 +153,42 @@ def test_every_collective_by_hand(tmp_path: Path, kind: str) -> None:
     assert seconds == pytest.approx(30e-3 + BY_HAND[kind], rel=1e-12)
 
 
+def in_group(kind: str, root: int) -> list[list[Node]]:
+    """Return four ranks, of which 1 and 3 are a group."""
+    about = {"comm_type": COLLECTIVES.index(kind), "comm_size": 4000, "pg_name": 5}
+    member: list[Node] = [{"id": 2, "type": 7, **about, "root": root}]
+    other: list[Node] = [{"id": 1, "type": 4, "micros": 1}]
+    return [other, member, other, member]
+
+
+@pytest.mark.parametrize(("root", "sender"), [(0, 1), (3, 3)])
+def test_a_root_of_a_group_is_the_rank_that_alone_fits(
+    tmp_path: Path, root: int, sender: int
+) -> None:
+    ranks = in_group("SCATTER", root)
+    for rank, nodes in enumerate(ranks):
+        (tmp_path / f"t.{rank}.et").write_bytes(as_protobuf(nodes))
+    workload = read_workload(tmp_path / "t.0.et")
+    (flow,) = [flow for flow in workload.flows if flow["volume"] == "2000.0 B"]
+    assert flow["from"] == f"r{sender}.2"
+
+
+@pytest.mark.parametrize(
+    ("root", "problem"),
+    [
+        (1, "r1.2 has root 1 in a group of ranks 1, 3: rank 1, or rank 3, which is"),
+        (2, "r1.2 has root 2 in a group of ranks 1, 3"),
+        (9, "r1.2 has root 9 in a group of ranks 1, 3"),
+    ],
+)
+def test_a_root_that_may_be_two_ranks_or_none_is_refused(
+    tmp_path: Path, root: int, problem: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        makespan(tmp_path, in_group("BROADCAST", root))
+    assert problem in str(caught.value)
+
+
 def test_one_rank_alone_takes_what_its_collective_took(tmp_path: Path) -> None:
     nodes = [{"id": 1, "type": 7, "micros": 77, "comm_type": 0, "comm_size": 4000}]
     assert makespan(tmp_path, [nodes]) == pytest.approx(77e-6)
