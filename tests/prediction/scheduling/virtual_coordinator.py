@@ -155,5 +155,5 @@ class VirtualCoordinator:
             # Tasks without length end at once: more events of the same instant.
             for decisions in self.reporting.settle(fluid_end):
                 self.obey(decisions)
-            # A change to what is there already decides nothing, and is over all the same.
+            # A change to what is there already decides nothing, and is over as well.
             self.now = max(self.now, fluid_end or 0.0)
