@@ -484,7 +484,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         perturbed=with_lateness,
         arrivals=frames.pop("notified"),
         **frames,
-        reports=[*_read_training(run, experiment)],
+        reports=[*_read_training(run)],
         results={},
         statistics=statistics,
         late=arrays["late"],
@@ -519,21 +519,17 @@ def _schedule_of(
 
 
 def _read_training(
-    run: RecordedRun, experiment: Experiment
+    run: RecordedRun,
 ) -> Iterator[tuple[float, str, int, dict[str, float]]]:
-    """Yield the rows of training.csv, by iteration of their task."""
+    """Yield the rows of training.csv."""
     path = run.path / "training.csv"
-    behind = {task.name: task.behind for task in experiment.problem.job.tasks}
     with one_error(path):
         lines = io.StringIO(read_text(path))
         for row in csv.DictReader(lines):
-            task = row["task"]
             time = float(row["time"])
-            # The file counts mini-batches, a schedule
-            # counts cycles: see `by_mini_batch`.
-            iteration = int(row["iteration"]) + behind[task]
+            iteration = int(row["iteration"])
             value = float(row["value"])
-            yield time, task, iteration, {row["figure"]: value}
+            yield time, row["task"], iteration, {row["figure"]: value}
 
 
 def _plain(content: Any) -> Any:

@@ -15,7 +15,7 @@ from emu.emulation.coordinator import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.shaping import pace_at
 from emu.emulation.wire.frame_layout import ROWS
-from emu.experiment.run_result import Parts, RunResult, by_mini_batch
+from emu.experiment.run_result import Parts, RunResult
 from emu.experiment.scale_search import ScaleChoice
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of
@@ -128,8 +128,7 @@ def log_of_sends(run: EmulatedRun) -> NDArray[np.float64]:
 def _training_lines(run: EmulatedRun) -> list[str]:
     """Return the lines of training.csv: run time, task, iteration, figure, value."""
     lines = ["time,task,iteration,figure,value"]
-    reports = by_mini_batch(run.schedule.problem.job, run.reports)
-    for instant, task, iteration, figures in reports:
+    for instant, task, iteration, figures in run.reports:
         for figure, value in figures.items():
             number = float(value)
             if figure == "loss" and math.isnan(number):

@@ -49,7 +49,6 @@ from emu.trust.verdict import Verdict
 Figures: TypeAlias = dict[str, float]
 
 Parts = dict[str, NDArray[Any]]
-Reports = list[tuple[float, str, int, Figures]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,18 +445,6 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
     return figures
 
 
-def by_mini_batch(job: Job, reports: Reports) -> Reports:
-    """Return the reports of tasks, numbered by mini-batch.
-
-    An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
-    """
-    behind = {task.name: task.behind for task in job.tasks}
-    return [
-        (time, task, iteration - behind[task], figures)
-        for time, task, iteration, figures in reports
-    ]
-
-
 def _job_alone(job: Job, name: str, prefix: str) -> tuple[Job, dict[str, str]]:
     """Return a job as if it had run alone, and its tasks' own names by the common ones.
 
@@ -490,8 +477,7 @@ def _figures(
     """Return the figures of a job, which has no name where it is alone, and parts."""
     prefix = f"{name}/" if name else ""
     alone, plain_names = _job_alone(job, name, prefix)
-    reports = by_mini_batch(job, run.reports)
-    reports = [report for report in reports if report[1] in plain_names]
+    reports = [report for report in run.reports if report[1] in plain_names]
     curve = result.training_curve(reports)
     figures = curve_until_divergence(curve)
     settings = alone.settings

@@ -20,7 +20,6 @@ from emu.experiment.attempts import (
     recovery_of,
     run_attempts,
 )
-from emu.experiment.run_result import by_mini_batch
 from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 from emu.scenario import Experiment, Scenario, prepare
@@ -90,10 +89,9 @@ def weights(trial: Trial) -> dict[str, bytes]:
     }
 
 
-def learnt(run: EmulatedRun, case: Case) -> dict[tuple[str, int], Any]:
+def learnt(run: EmulatedRun) -> dict[tuple[str, int], Any]:
     """Return the loss of every mini-batch, by task."""
-    reports = by_mini_batch(case.problem.job, run.reports)
-    return {(task, n): told for _, task, n, told in reports if "loss" in told}
+    return {(task, n): told for _, task, n, told in run.reports if "loss" in told}
 
 
 def death(trials: Trials, seed: int) -> Faults:
@@ -166,7 +164,7 @@ def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
         np.testing.assert_array_equal(
             left.run.realization.volumes[sent], rest.expected.volumes[sent]
         )
-        losses, mine = (learnt(each, trials.case) for each in (whole, left.run))
+        losses, mine = map(learnt, (whole, left.run))
         late = {key: told for key, told in losses.items() if key[1] >= cut.iteration}
         assert mine == late != {}
         assert [each.iteration for each in left.cuts] == [

@@ -29,7 +29,7 @@ from emu.errors import NodeMisbehaved
 from emu.prediction.scheduling import Scheduler
 from emu.problem import Job, Problem, Realization, Schedule
 
-#: Run time, task name, iteration of the whole job, figures that the task reported.
+#: Run time, task name, mini-batch of the whole job, figures that the task reported.
 Report: TypeAlias = tuple[float, str, int, dict[str, float]]
 
 
@@ -213,9 +213,10 @@ class Recorder:
         if told is not None:
             end.report = told.report
             self.loss = end.report.get("loss", self.loss)
-            name = self._problem.job.tasks[end.task].name
-            iteration = end.iteration + self._first
-            self.reports.append((end.end, name, iteration, end.report))
+            task = self._problem.job.tasks[end.task]
+            # An iteration of a pipeline is a cycle, and phases are at other batches.
+            mini_batch = end.iteration + self._first - task.behind
+            self.reports.append((end.end, task.name, mini_batch, end.report))
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""

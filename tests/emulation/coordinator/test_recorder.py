@@ -47,8 +47,12 @@ def note(record: RateRecord, found: dict[str, NDArray[Any]]) -> None:
     record.core.count += FLOWS
 
 
-def recorder(first: int = 0) -> Recorder:
+def recorder(first: int = 0, behind: int = 0) -> Recorder:
+    """Return the recorder of a job, of which the fifth task is some cycles behind."""
     problem, _ = two_machine_example(3)
+    tasks = [*problem.job.tasks]
+    tasks[4] = replace(tasks[4], behind=behind)
+    problem = replace(problem, job=replace(problem.job, tasks=tuple(tasks)))
     scheduler = Scheduler(problem, "oes")
     return Recorder(problem, scheduler, Desk(problem, scheduler), first)
 
@@ -121,9 +125,12 @@ def test_a_replay_has_the_times_that_tasks_took_and_none_of_what_never_ran() -> 
     assert found.volumes[2, 1] == 6.0
 
 
-def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
-    """What a task said is filed when its end settles, once."""
-    run = recorder(first=5)
+def test_reports_of_a_later_attempt_are_of_mini_batches_of_the_whole_job() -> None:
+    """What a task said is filed when its end settles, once.
+
+    A phase two cycles behind is at mini-batch 4 in cycle 1 of what begins with 5.
+    """
+    run = recorder(first=5, behind=2)
     reported = TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5})
     run.take_report(reported)
     assert run.reports == []
@@ -131,7 +138,7 @@ def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None
         run.file_report(replace(reported, report={}))
 
     task = two_machine_example(3)[0].job.tasks[4].name
-    assert run.reports == [(5.0, task, 6, {"loss": 1.5})]
+    assert run.reports == [(5.0, task, 4, {"loss": 1.5})]
     assert not run.has_reports
     # A report without a loss leaves the last one.
     run.take_report(replace(reported, iteration=2, report={"accuracy": 0.5}))
