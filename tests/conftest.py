@@ -92,6 +92,21 @@ def pytest_collection_modifyitems(
             item.add_marker("emu_retry")
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer(
+    settings: SimpleNamespace,
+) -> Generator[None, object, object]:
+    """Have the time of a test run out again, every 20 s.
+
+    Hypothesis catches the first error and tries examples that are alike, without a
+    limit: a property that hung once kept CI for all of its 90 minutes.
+    """
+    set_timer = yield
+    if settings.method == "signal":
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, 20.0)
+    return set_timer
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage while tests are collected, of which all is kept.
