@@ -204,8 +204,9 @@ def _example(node: Node) -> Any:
     if examples:
         return examples[0]
 
-    if "anyOf" in inner:
-        return _example(inner["anyOf"][0])
+    choices = inner.get("anyOf") or inner.get("oneOf")
+    if choices:
+        return _example(choices[0])
     if "properties" in inner:
         properties = inner["properties"]
         keys = inner.get("required", list(properties))

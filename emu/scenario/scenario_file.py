@@ -523,20 +523,18 @@ def _describe_errors(
     misspelt: list[Found],
 ) -> list[Found]:
     """Return the validation errors in our words, without those that only follow."""
-    trails = {trail for trail, _ in misspelt}
     problems: dict[Trail, str] = {}
     first_errors = caught.errors()[:_MOST_ERRORS]
     for error in first_errors:
         error["loc"] = with_system(error["loc"], data)
         trail = trail_of(error, data)
-        # A list whose items are wrong is said to be too short as well.
-        follows = error["type"] == "too_short" and bool(error["input"])
-        if trail not in trails and not follows:
-            known_problem = problems.get(trail, "")
-            problem = describe(error)
-            problems[trail] = either(known_problem, problem)
+        known_problem = problems.get(trail, "")
+        problem = describe(error)
+        problems[trail] = either(known_problem, problem)
 
     _keep_deepest(problems)
+    for trail, _ in misspelt:
+        problems.pop(trail, None)
     # Of a misspelt key the right one is missing as well: the first says it all.
     for trail, problem in list(problems.items()):
         match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)

@@ -409,6 +409,13 @@ def test_an_error_of_a_large_value_is_a_short_line(tmp_path: Path) -> None:
          "found 'big', write a mapping with hidden, layers and any of kind, heads, "),
         ("[5, 10]", "5", "found 5, write a list, for example [1] or all"),
         ("{compute: timed}", "fast", "found 'fast', write a mapping with any of"),
+        # Without its only machine the list is too short, which is not said as well.
+        ("nic: 10 Gbit/s", "nic: 10 Gbit/s, memroy: -4",
+         "unknown key 'memroy', did you mean 'memory'?"),
+        ("job:\n", "events: 5\njob:\n",
+         "found 5, write a list, for example [{at: 15 ms}]"),
+        ("  iterations: 3", "  machines: 5\n  iterations: 3",
+         "found 5, write a list, for example [name]"),
     ],
 )  # fmt: skip
 def test_an_error_says_what_is_expected_there(
@@ -427,8 +434,8 @@ def test_errors_of_different_stages_are_said_at_once(tmp_path: Path) -> None:
     keys = [error.key for error in find_errors(_written(tmp_path, text))]
     assert keys == ["job.flows[0].to", "expect.makespan"]
 
-    text = GOOD.replace("makespan: 5 s", "makespan: 5").replace("cpu: 8", "cpu: 1")
-    text = text.replace("{g0: a, s0: b}", "{g0: a, s0: a}")
+    text = GOOD.replace("makespan: 5 s", "makespan: 5").replace("cpu: 8", "cpu: 0.5")
+    text = text.replace("{g0: a, s0: b}", "{g0: a, s0: a}").replace("cpu: 2", "cpu: 1")
     keys = [error.key for error in find_errors(_written(tmp_path, text))]
     assert keys == ["placement.tasks.s0", "expect.makespan"]
 

@@ -64,10 +64,15 @@ def test_links_are_cut_and_nics_of_those_that_have_one() -> None:
 
 
 def test_a_schedule_takes_them_in() -> None:
+    """Nobody dies of a pause or a cut."""
     calm = loads(f"{TEXT}  {{}}\n")
     paused, cut = loads(f"{TEXT}{PAUSES}"), loads(f"{TEXT}{CUTS}")
+    scenarios = (calm, paused, cut)
+    assert not any(scenario.states_deaths for scenario in scenarios)
+    experiments = [prepare(scenario) for scenario in scenarios]
+    assert not any(experiment.kills for experiment in experiments)
 
-    spans = [prepare(s).simulate().makespan for s in (calm, paused, cut)]
+    spans = [experiment.simulate().makespan for experiment in experiments]
     assert spans[0] == 8 * 4 + 2
     assert spans[1] > spans[0]
     assert spans[2] > spans[0]

@@ -27,6 +27,11 @@ def test_a_checkpoint_is_read_and_written(name: str, every: str) -> None:
     assert "checkpoint" not in stated(name, "").to_json()
 
 
+def test_measured_work_is_kept_in_checkpoints_that_state_no_time() -> None:
+    more = "checkpoint: {every: 2 iterations}\nemulation: {compute: real}"
+    assert stated("dgtp", more).checkpoint is not None
+
+
 @pytest.mark.parametrize("name", ["disturbed", "dorylus"])
 def test_what_keeps_none_is_one_error(name: str) -> None:
     problem = "a custom job keeps .* data_parallel, dgcl, .* p3, .* and whole_graph do"

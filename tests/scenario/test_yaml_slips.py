@@ -173,6 +173,7 @@ def test_most_slips_are_recognized(slip: str) -> None:
         ("{name: a, ", "{name:a, ", 9, "found 'name:a', write 'name: a' with a space"),
         ("system: custom\n", "system: custom\n---\n", 8, "found another document"),
         ("time: 1 s}, ", "time:1 s}, ", 9, "found 'time:1 s', write 'time: 1 s'"),
+        ("job:\n", "placement:\n\tpolicy: ifs\njob:\n", 7, "write '  policy: ifs'"),
     ],
 )  # fmt: skip
 def test_other_slips(before: str, after: str, line: int, problem: str) -> None:
@@ -192,11 +193,17 @@ def test_other_slips(before: str, after: str, line: int, problem: str) -> None:
 def test_the_last_bracket_of_a_kind_that_is_one_too_many_is_left_out(
     sound: str, closing: str, comment: str
 ) -> None:
-    """And nothing else of its line, before or behind it."""
+    """And nothing else of its line, before or behind it; a sound line is left."""
+    assert {*_braces([sound + comment], 0)} <= {sound + comment}
     head, found, tail = sound.rpartition(closing)
     if found:
         line = f"{head}{closing}{closing}{tail}{comment}"
         assert sound + comment in [*_braces([line], 0)]
+
+
+def test_a_bracket_that_closes_another_is_exchanged_and_its_line_goes_on() -> None:
+    proposals = [*_braces(["- {on: {b: 1], cpu: 2}  # few"], 0)]
+    assert "- {on: {b: 1}, cpu: 2}  # few" in proposals
 
 
 def test_a_bracket_that_was_not_opened_leaves_what_stands_behind_the_line() -> None:
