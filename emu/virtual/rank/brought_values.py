@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from emu.virtual.rank.deposits import Bytes, Deposits
+from emu.virtual.rank.deposits import Deposits
+from emu.virtual.rank.layouts import Bytes
 from emu.virtual.rank.sums import is_small, reduce_at_once, reduce_piece, spans_of
 
 #: Marks of the pieces of a sum, behind the first member's deposit.

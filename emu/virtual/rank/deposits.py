@@ -10,17 +10,16 @@ import ctypes
 import mmap
 import os
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-Bytes: TypeAlias = NDArray[np.uint8]
+from emu.virtual.rank.layouts import Bytes, flat
+
 #: Bytes of addresses for the deposits of a rank; memory is taken as it is used.
 _ADDRESSES = 1 << 38
 #: Bytes of the smallest deposit: a line of the caches.
@@ -28,38 +27,6 @@ _LEAST = 64
 _PAGE = 4096
 #: Bytes from which on a deposit that all have read has no memory.
 _LARGE = 1 << 26
-
-
-def flat(tensor: Tensor) -> Tensor:
-    """Return a tensor whose values lie in memory without gaps, not copied.
-
-    gloo takes them as they lie, too: of a transposed matrix by its columns.
-
-    Raises ValueError where other values lie between them.
-    """
-    # Each of torch's operations would take longer than a small call should.
-    if tensor.is_contiguous():
-        return tensor
-
-    count = tensor.numel()
-    extent = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        extent += (size - 1) * stride
-    if count and extent != count:
-        raise ValueError("gloo takes tensors alone that are dense in memory")
-    values = tensor.detach()
-    return values.as_strided((count,), (1,))
-
-
-def fill(outputs: Sequence[Tensor], content: Bytes) -> None:
-    """Copy bytes into tensors, one after the other."""
-    # Its attribute ctypes takes longer than to copy what a small call has.
-    place, _ = content.__array_interface__["data"]
-    for output in outputs:
-        size = output.nbytes
-        address = flat(output).data_ptr()
-        ctypes.memmove(address, place, size)
-        place += size
 
 
 @dataclass(frozen=True)

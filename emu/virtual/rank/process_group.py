@@ -18,9 +18,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from emu.errors import EmulatorError
 from emu.virtual.rank.brought_values import BroughtValues, room_of_marks
-from emu.virtual.rank.deposits import Bytes, fill, flat
+from emu.virtual.rank.layouts import (
+    Bytes,
+    NotModelled,
+    check_alike,
+    fill,
+    fill_rows,
+    join,
+    join_whole,
+)
 from emu.virtual.rank.monitored_barrier import MonitoredBarriers
 from emu.virtual.rank.rank_end import RankEnd, Result, VirtualWork
 from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
@@ -29,30 +36,8 @@ from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
 _DEFAULT = timedelta(minutes=30)
 #: Takes what members brought to a call.
 _Take: TypeAlias = Callable[[BroughtValues], None]
-
-
-class NotModelled(EmulatorError):
-    """A call whose messages are not known."""
-
-
-def join(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the elements of tensors of one type without gaps, not copied if of one.
-
-    Raises NotModelled when one is sparse or not on the CPU.
-    """
-    for tensor in tensors:
-        if not tensor.is_cpu:
-            problem = (
-                f"a tensor is on {tensor.device}: a virtual cluster has CPUs alone"
-            )
-            raise NotModelled(problem)
-        if tensor.layout is not torch.strided:
-            raise NotModelled("sums of sparse tensors are not modelled")
-    rows = [flat(tensor) for tensor in tensors]
-    if len(rows) == 1:
-        return rows[0]
-    elements = [row.view(-1) for row in rows]
-    return torch.cat(elements)
+#: Copies bytes into tensors.
+_Put: TypeAlias = Callable[[Sequence[Tensor], Bytes], None]
 
 
 def _operation(options: Any) -> str:
@@ -205,10 +190,12 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         outputs: Sequence[Tensor],
         keep: Callable[[Bytes], None] | None,
         opts: Any,
+        *,
+        by_rows: bool = False,
         **stated: Any,
     ) -> VirtualWork:
         """Reduce tensors over all members; who keeps something of it gets the bytes."""
-        content = join(inputs)
+        content = join(inputs, by_rows=by_rows)
         operation = _operation(opts)
 
         def take(brought: BroughtValues) -> None:
@@ -225,7 +212,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         keep = partial(fill, outputs)
         return self._sum("allreduce", outputs, outputs, keep, opts)
 
-    allreduce_coalesced = allreduce
+    def allreduce_coalesced(self, outputs: Any, opts: Any = None) -> VirtualWork:
+        """Do the same for several tensors at once."""
+        keep = partial(fill_rows, outputs)
+        return self._sum("allreduce", outputs, outputs, keep, opts, by_rows=True)
 
     def reduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce a tensor over all members; the root alone has the outcome."""
@@ -250,13 +240,21 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                 f"{count_kept} are to come out"
             )
 
-        def keep(total: Bytes) -> None:
-            count = output.nbytes
-            start = self._member * count
-            end = start + count
-            fill([output], total[start:end])
+        # Of a tensor with gaps a clone has none, and its values in the same order.
+        whole = given if given.is_contiguous() else given.clone()
 
-        return self._sum("reduce_scatter", [given], [output], keep, opts)
+        def keep(total: Bytes) -> None:
+            if whole.is_contiguous():
+                count = output.nbytes
+                start = self._member * count
+                fill_rows([output], total[start : start + count])
+                return
+            sums = torch.empty_like(whole)
+            fill([sums], total)
+            parts = sums.chunk(self._members)
+            output.detach().copy_(parts[self._member])
+
+        return self._sum("reduce_scatter", [whole], [output], keep, opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -280,6 +278,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         rows: Iterable[tuple[int, Sequence[Tensor]]],
         gives: Tensor | None,
         start: int = 0,
+        put: _Put = fill_rows,
         **stated: Any,
     ) -> VirtualWork:
         """Fill rows of tensors, each with what a member brought.
@@ -294,13 +293,15 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             What this member brings.
         start
             Where its part begins in what a member brought.
+        put
+            Copies bytes into tensors.
         """
         received = [*rows]
 
         def take(brought: BroughtValues) -> None:
             for member, row in received:
                 values = brought.view(member, content.nbytes, start)
-                fill(row, values)
+                put(row, values)
 
         outputs: list[Tensor] = []
         for _, row in received:
@@ -331,7 +332,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member several tensors of all."""
-        content = join(inputs)
+        content = join(inputs, by_rows=True)
         input_count = content.numel()
         for number, row in enumerate(outputs):
             output_count = sum(output.numel() for output in row)
@@ -352,7 +353,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                 f"the output has {count_kept} elements, {self._members} times "
                 f"{count_given} come"
             )
-        elements = flat(output).view(-1)
+        # Of one that does not lie by rows there is no view of all elements.
+        elements = output.view(-1) if output.is_contiguous() else output
         parts = elements.chunk(self._members)
         rows = [[part] for part in parts]
         return self.allgather_coalesced(rows, [given])
@@ -374,7 +376,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
         """Give the root the tensors of all."""
-        content = join(inputs)
+        content = join(inputs, by_rows=True)
         row = outputs[0] if outputs else []
         rows = enumerate([output] for output in row)
         root = opts.rootRank
@@ -387,7 +389,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         gives = join(inputs[0]) if inputs else None
         start = self._member * content.nbytes
         rows = [(root, outputs)]
-        return self._collect("scatter", content, rows, gives, start, root=root)
+        return self._collect("scatter", content, rows, gives, start, fill, root=root)
 
     def reduce_scatter(
         self,
@@ -396,6 +398,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         opts: Any = None,
     ) -> VirtualWork:
         """Give every member the sum of what all bring for it."""
+        check_alike([*inputs[0], *outputs])
         content = join(inputs[0])
         operation = _operation(opts)
         figures = _describe(content, operation=operation)
@@ -420,10 +423,12 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         *_: Any,
     ) -> VirtualWork:
         """Give every member a part of every other's tensor, as rows are split."""
+        if not given.is_contiguous():
+            raise ValueError("Tensors must be contiguous")
         content = join([given])
         gives = self._split(given, given_rows)
         takes = self._split(output, output_rows)
-        return self._exchange([output], content, gives, takes)
+        return self._exchange([output], content, gives, takes, fill)
 
     alltoall_base = all_to_all_single
 
@@ -434,9 +439,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         if len(sizes) > 1:
             found = sorted(sizes)
             raise ValueError(f"alltoall: gloo takes equal sizes, found {found}")
-        content = join(inputs)
-        sizes_in_bytes = [inputs[0].nbytes] * self._members
-        return self._exchange(outputs, content, sizes_in_bytes, sizes_in_bytes)
+        content = join(inputs, by_rows=True)
+        bytes_of_each = [inputs[0].nbytes] * self._members
+        return self._exchange(outputs, content, bytes_of_each, bytes_of_each, fill_rows)
 
     def _split(self, tensor: Tensor, rows: Sequence[int]) -> list[int]:
         """Return the bytes for every member: as rows are split, or even."""
@@ -461,6 +466,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content: Tensor,
         gives: list[int],
         takes: list[int],
+        put: _Put,
     ) -> VirtualWork:
         # Where each member's bytes begin goes ahead of them.
         head_size = (self._members + 1) * 8
@@ -479,7 +485,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                 part = brought.view(member, count, int(start))
                 parts.append(part)
             received = np.concatenate(parts)
-            fill(outputs, received)
+            put(outputs, received)
 
         description = _describe(content)
         figures = {
@@ -518,7 +524,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     ) -> VirtualWork:
         """Send a tensor to a member."""
         with self._end.clock:
-            content = join(tensors)
+            content = join_whole(tensors)
             place = self._deposits.leave(content)
             work = VirtualWork(self._end, "send", tensors, lambda _: None)
             figures = _describe(content, peer=receiver, tag=tag)
@@ -559,7 +565,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             fill(tensors, values)
 
         with self._end.clock:
-            content = join(tensors)
+            content = join_whole(tensors)
             work = VirtualWork(self._end, call, tensors, take)
             figures = _describe(content, peer=source, tag=tag)
             self._begin(work, tag, figures, None)

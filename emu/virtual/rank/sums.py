@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from emu.virtual.gloo_operations import Ring
-from emu.virtual.rank.deposits import Bytes
+from emu.virtual.rank.layouts import Bytes
 
 #: Reductions by name: functions of that name in numpy and torch make two values one.
 REDUCTIONS = {

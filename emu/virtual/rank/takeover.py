@@ -13,7 +13,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from emu.virtual.rank.process_group import NotModelled, VirtualProcessGroup
+from emu.virtual.rank.layouts import NotModelled
+from emu.virtual.rank.process_group import VirtualProcessGroup
 from emu.virtual.rank.rank_end import RankEnd
 from emu.virtual.rank.virtual_store import VirtualStore
 

@@ -1,6 +1,7 @@
 """Every call of torch.distributed that gloo has: what each rank holds afterwards."""
 
 import hashlib
+import itertools
 import sys
 import warnings
 from collections.abc import Callable
@@ -120,6 +121,60 @@ def movements() -> None:
     say("all_to_all", outputs)
 
 
+def layouts() -> None:
+    """Move and sum tensors whose values do not lie by rows, or have gaps between."""
+
+    def lay(kind: str, *shape: int, seed: int = 0) -> torch.Tensor:
+        if kind == "transposed":
+            return draw(*reversed(shape), seed=seed).t()
+        if kind == "gaps":
+            return draw(*shape[:-1], 2 * shape[-1], seed=seed)[..., ::2]
+        return draw(*shape, seed=seed)
+
+    kinds = ("rows", "transposed", "gaps")
+    for given, taken in itertools.product(kinds, kinds):
+        name = f"{given} to {taken}"
+        outputs = [lay(taken, 2, 3) for _ in range(SIZE)]
+        dist.all_gather(outputs, lay(given, 2, 3))
+        say(f"all_gather {name}", outputs)
+        output = lay(taken, 2 * SIZE, 3)
+        dist.all_gather_into_tensor(output, lay(given, 2, 3))
+        say(f"all_gather_into_tensor {name}", output)
+        outputs = [lay(taken, 2, 3) for _ in range(SIZE)] if RANK == 1 else []
+        dist.gather(lay(given, 2, 3), outputs or None, dst=1)
+        say(f"gather {name}", outputs)
+        outputs = [lay(taken, 2, 3) for _ in range(SIZE)]
+        dist.all_to_all(outputs, [lay(given, 2, 3, seed=n) for n in range(SIZE)])
+        say(f"all_to_all {name}", outputs)
+        output = lay(taken, 2, 3)
+        dist.reduce_scatter_tensor(output, lay(given, 2 * SIZE, 3))
+        say(f"reduce_scatter_tensor {name}", output)
+    for kind in kinds:
+        tensors = [lay(kind, 2, 3), lay(kind, 3, 2, seed=1)]
+        dist.all_reduce_coalesced(tensors)
+        say(f"coalesced {kind}", tensors)
+    for call in (dist.all_reduce, dist.broadcast):
+        tensor = lay("transposed", 2, 3)
+        call(tensor, *[2] * (call is dist.broadcast))
+        say(f"{call.__name__} transposed", tensor)
+    output = lay("transposed", 2, 3)
+    parts = [lay("transposed", 2, 3, seed=part) for part in range(SIZE)]
+    dist.reduce_scatter(output, parts)
+    say("reduce_scatter transposed", output)
+    dist.scatter(output, parts if RANK == 2 else None, src=2)
+    say("scatter transposed", output)
+    refused: list[Callable[[], Any]] = [
+        lambda: dist.all_to_all_single(draw(SIZE, 2), lay("transposed", SIZE, 2)),
+        lambda: dist.isend(lay("transposed", 2, 3), NEXT),
+        lambda: dist.irecv(lay("gaps", 2, 3), BEFORE),
+    ]
+    for refuse in refused:
+        try:
+            refuse()
+        except (RuntimeError, ValueError) as error:
+            tell(f"refused: {type(error).__name__} {error}")
+
+
 def messages() -> None:
     """Send and receive."""
     if RANK == 0:
@@ -193,6 +248,7 @@ def groups_and_futures() -> None:
 PARTS: dict[str, Callable[[], None]] = {
     "reductions": reductions,
     "movements": movements,
+    "layouts": layouts,
     "messages": messages,
     "groups": groups_and_futures,
 }
