@@ -24,7 +24,7 @@ test: $(BUILT) ## everything that CI checks
 acceptance: $(BUILT) ## the shipped scenarios in full, over sockets
 	$(BIN)/python tools/check --acceptance
 
-nightly: $(BUILT) ## that, and every draw of tests of which `make test` tries a third
+nightly: $(BUILT) ## that, and what `make test` leaves out of long tests and of draws
 	$(BIN)/python tools/check --nightly
 
 check: $(BUILT) ## format, lint, types, layers and the quick tests

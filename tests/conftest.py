@@ -90,6 +90,8 @@ def pytest_collection_modifyitems(
             raise pytest.UsageError(f"{item.path}: {said}")
         if sockets and item.get_closest_marker("untimed") is None:
             item.add_marker("emu_retry")
+    # They end what others have forked: what is started before them is started again.
+    items.sort(key=lambda item: item.get_closest_marker("cold") is None)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

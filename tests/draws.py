@@ -3,12 +3,15 @@
 A draw is an example of Hypothesis, a number of a parameter `seed`, one that a test
 loops over by `some`, or a row of a `grid`. What once found a fault is no draw: tests
 name it beside them.
+
+Tests marked `nightly` are tried by `make nightly` alone: each takes seconds, and
+another that does not would see the same kind of fault.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeVar
 
@@ -51,8 +54,18 @@ def grid(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
+def spread(rows: Sequence[T], step: int = SHARE) -> Sequence[T]:
+    """Return each so many-th row of a parameter, and all where all draws are tried."""
+    return rows if SHARE == 1 else rows[::step]
+
+
+def rarely(*row: Any) -> Any:
+    """Return a row of parameters that `make nightly` alone tries."""
+    return pytest.param(*row, marks=pytest.mark.nightly)
+
+
 def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
-    """Return the items without seeds that are not tried, and ask for fewer examples.
+    """Return the items that are tried, and ask for fewer examples.
 
     ``named``: what the command line names is tried.
     """
@@ -63,7 +76,8 @@ def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
         asked = getattr(function, _SETTINGS, None)
         if asked is not None and function not in changed:
             changed.add(function)
-            fewer = settings(asked, max_examples=count(asked.max_examples))
+            dear = item.get_closest_marker("dear") is not None
+            fewer = settings(asked, max_examples=count(asked.max_examples, dear=dear))
             setattr(function, _SETTINGS, fewer)
         if (seed := _seed(item)) is not None:
             lengths.setdefault(_name(item), set()).add(seed)
@@ -75,10 +89,19 @@ def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
     return [
         item
         for item in items
-        if (seed := _seed(item)) is None
-        or not count(lasts[_name(item)]) <= seed < lasts[_name(item)]
-        or item.nodeid in named
+        if item.nodeid in named
+        or (_is_tried_daily(item) and _seed(item) not in _left_out(lasts, item))
     ]
+
+
+def _is_tried_daily(item: pytest.Item) -> bool:
+    return SHARE == 1 or item.get_closest_marker("nightly") is None
+
+
+def _left_out(lasts: Mapping[str, int], item: pytest.Item) -> range:
+    """Return the seeds of a test that are not tried, where it has seeds."""
+    last = lasts.get(_name(item), 0)
+    return range(count(last), last)
 
 
 def _name(item: pytest.Item) -> str:

@@ -56,6 +56,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
+@pytest.mark.parametrize("name", ["rate_rule", "event_kind"])
+def test_diffs_apply(name: str, tree: Path) -> None:
+    assert apply_diffs(WALKS / f"{name}.md", tree)
+
+
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_rate_rule_takes_four_files(tree: Path) -> None:
     files = apply_diffs(WALKS / "rate_rule.md", tree)

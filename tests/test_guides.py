@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.cli.app import COMMANDS
 from emu.lab.machines.lab import missing_needs
+from tests import draws
 from tests.leftovers import Leftovers
 from tests.several_commands import Elsewhere
 
@@ -34,6 +35,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: +([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDES = [page for page in PAGES if "\n```console" in page.read_text(encoding="utf-8")]
+
+#: Of so many systems and graphs that a walk takes 10 s of CPU.
+LONG = ("own_graph", "which_system")
 
 #: What a block may need -> why it cannot be run here, if it cannot.
 NEEDS: dict[str, Callable[[], str]] = {
@@ -187,7 +191,11 @@ def short_searches() -> None:
 @pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "guide",
+    [draws.rarely(page) if page.stem in LONG else page for page in GUIDES],
+    ids=lambda page: page.stem,
+)
 def test_a_guide_prints_what_it_shows(
     guide: Path, tmp_path: Path, leftovers: Leftovers
 ) -> None:

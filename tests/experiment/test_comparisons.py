@@ -125,6 +125,7 @@ def check_drawn(seed: int) -> int:
     return count
 
 
+@pytest.mark.dear
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_row_is_the_simulation_of_the_scenario_that_it_leaves(seed: int) -> None:

@@ -179,6 +179,7 @@ def test_who_computes_has_torch_and_its_tensors(how: str) -> None:
     assert training_memory(custom, 1.0) == 0.0
 
 
+@pytest.mark.nightly
 @pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.cold

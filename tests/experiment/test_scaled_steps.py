@@ -102,6 +102,7 @@ def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
         assert row.makespan == pytest.approx(row.steps * row.iteration_seconds)
 
 
+@pytest.mark.nightly
 def test_a_training_on_the_generated_graph_is_within_the_interval() -> None:
     """Where trends are twice as high, or a fifth, it is not."""
     target = Target(0.5)

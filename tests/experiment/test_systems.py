@@ -317,6 +317,7 @@ def test_what_cannot_be_compared_is_one_error() -> None:
         compare_systems(load(scenario, {"job": custom}), ["dgtp", "p3"])
 
 
+@pytest.mark.dear
 @settings(max_examples=3, deadline=None)
 @given(st.permutations(["dgtp", "p3", "data_parallel"]), st.booleans())
 def test_a_refused_system_keeps_the_others(order: list[str], per_device: bool) -> None:  # noqa: FBT001

@@ -96,6 +96,7 @@ def test_no_row_is_slower_than_on_all_machines(iterations: int) -> None:
         assert ready.simulate().makespan == row.makespan
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_every_row_is_at_the_best_of_its_learning_rates() -> None:
     """A row of which the file states a rate keeps it, as all do where it is asked."""

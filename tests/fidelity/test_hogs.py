@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests import draws
 from tests.fidelity.neighbours import CONDITIONS, Condition, Stopper, hogging
 from tools.trials.trial import Trial
 
@@ -31,7 +32,7 @@ with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
 
 @pytest.mark.emulation
 @pytest.mark.untimed
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", draws.spread([*KINDS], step=2))
 def test_a_hog_dies_with_a_tool_that_was_killed(kind: str, tmp_path: Path) -> None:
     code = TOOL.format(kind=kind, scratch=str(tmp_path))
     with subprocess.Popen(

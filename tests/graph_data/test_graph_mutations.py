@@ -13,6 +13,7 @@ from tools.attacks.graph_mutations import KINDS, compare, judge
 from tools.attacks.slow_graph_reader import Layout, NoGraphError, SlowGraph
 
 
+@pytest.mark.dear
 @settings(
     max_examples=60,
     deadline=None,

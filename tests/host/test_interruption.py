@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from emu.host.interruption import StopWatch
+from tests import draws
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
@@ -304,7 +305,7 @@ def test_signals_at_any_moment_of_the_start_give_one_line(tmp_path: Path) -> Non
     ("stopped", "number", "codes"),
     [
         ("run", signal.SIGINT, [130, 5, 5]),
-        ("run", signal.SIGKILL, [-9, 5, 5]),
+        draws.rarely("run", signal.SIGKILL, [-9, 5, 5]),
         ("agent", signal.SIGKILL, [5, 5, -9]),
     ],
 )

@@ -40,6 +40,7 @@ def written(folder: Path, *lines: object, name: str = "cluster.csv") -> Path:
     return path
 
 
+@pytest.mark.dear
 @given(factor=st.floats(0.5, 2))
 def test_times_of_iterations_are_held_against_both_schedules(
     factor: float, run: RecordedRun, tmp_path_factory: pytest.TempPathFactory

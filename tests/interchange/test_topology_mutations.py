@@ -302,6 +302,7 @@ def test_the_files_are_read(name: str) -> None:
     assert not isinstance(outcome(name, text, answers), str)
 
 
+@pytest.mark.dear
 @settings(max_examples=150)
 @given(st.sampled_from([*FILES]), st.randoms(use_true_random=False))
 def test_no_change_goes_unnoticed(name: str, random: Any) -> None:

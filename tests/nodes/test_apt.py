@@ -64,6 +64,7 @@ def parameters_of(done: JobRun) -> Any:
     return systems()["apt"].trained(done.job, results)
 
 
+@pytest.mark.dear
 @given(
     strategy=st.sampled_from(STRATEGIES),
     machines=st.integers(1, 4),

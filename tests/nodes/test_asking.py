@@ -58,6 +58,7 @@ CACHES = st.one_of(
 )
 
 
+@pytest.mark.dear
 @given(
     system=st.sampled_from(["salient_plus_plus", "rapid_gnn", "whole_graph"]),
     machines=st.integers(2, 4),

@@ -26,6 +26,7 @@ from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
+from tests import draws
 from tests.golden.cases import cases, problem_of
 from tests.nodes.one_process import brief_of
 from tests.systems.sections import context_of, section_of
@@ -159,11 +160,13 @@ GAT_SHAPES = [
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        *((*PIPE, SIX, shape) for shape in GCN_SHAPES),
-        *(("job.mode=no_pipe", SIX, shape) for shape in GCN_SHAPES[::3]),
-        *((*GAT, *PIPE, shape) for shape in GAT_SHAPES),
-    ],
+    draws.spread(
+        [
+            *((*PIPE, SIX, shape) for shape in GCN_SHAPES),
+            *(("job.mode=no_pipe", SIX, shape) for shape in GCN_SHAPES[::3]),
+            *((*GAT, *PIPE, shape) for shape in GAT_SHAPES),
+        ]
+    ),
     ids=" ".join,
 )
 def test_with_barriers_it_equals_one_process(changes: tuple[str, ...]) -> None:
@@ -175,11 +178,9 @@ def test_with_barriers_it_equals_one_process(changes: tuple[str, ...]) -> None:
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize(
-    "changes",
-    [PIPE, (*GAT, *PIPE), (*GAT, "job.mode=async")],
-    ids=["GCN", "GAT", "GAT, async"],
+    ("backend", "changes"),
+    draws.grid(["cpu", "gpu"], [PIPE, (*GAT, *PIPE), (*GAT, "job.mode=async")]),
 )
 def test_without_lambdas_it_equals_one_process(
     backend: str, changes: tuple[str, ...]
@@ -213,7 +214,10 @@ ASYNC_SHAPES = [
 
 @pytest.mark.parametrize(
     "changes",
-    [(f"job.staleness={n % 3}", *shape) for n, shape in enumerate(ASYNC_SHAPES)],
+    draws.spread(
+        [(f"job.staleness={n % 3}", *shape) for n, shape in enumerate(ASYNC_SHAPES)],
+        step=4,  # of all bounds, and of both models
+    ),
     ids=" ".join,
 )
 def test_async_equals_one_process_with_its_reads(changes: tuple[str, ...]) -> None:

@@ -49,6 +49,7 @@ SIZE = st.floats(0, 5000).map("{!r} B".format)
 SIZES = st.one_of(SIZE, st.lists(SIZE, min_size=3, max_size=3))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(("kind", "how"), PAIRS)
 @given(
     n=st.integers(2, 9),

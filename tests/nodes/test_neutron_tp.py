@@ -65,6 +65,7 @@ def formulas(settings: dict[str, Any]) -> tuple[Any, list[float]]:
     return parameters, losses
 
 
+@pytest.mark.dear
 @given(
     parts=st.integers(1, 4),
     layers=st.integers(1, 3),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from emu.graph_data import BatchPlan, open_for
 from emu.host.stream_key import stream_key
 from emu.training import initial_parameters, reference_training
+from tests import draws
 from tests.nodes.one_process import drive, small_job
 from tests.training.programs import PROGRAMS, model_of
 
@@ -68,9 +69,10 @@ def trained_alone(name: str, settings: dict[str, Any], p: float) -> NDArray[Any]
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
 
 
-@pytest.mark.parametrize("sync", ["parameter_server", "ring"])
-@pytest.mark.parametrize("p", [0.0, 0.5])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "p", "sync"),
+    draws.grid(PROGRAMS, [0.0, 0.5], ["parameter_server", "ring"]),
+)
 def test_weights_equal_one_process(name: str, p: float, sync: str) -> None:
     if name not in ("torch", "adjs"):
         pytest.importorskip("dgl")

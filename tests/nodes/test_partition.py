@@ -88,6 +88,7 @@ TERMS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.dear
 @given(
     rows=TERMS,
     gradients=TERMS,

@@ -18,6 +18,7 @@ from emu.reproduction.whole_graph import (
 )
 from emu.scenario import Scenario
 from emu.systems.dgcl import plans
+from tests import draws
 
 SMALL = {"name": "products-like", "scale": 0.004}
 
@@ -55,7 +56,7 @@ def test_links_are_busy_for_the_rows_that_cross_them(plan: str) -> None:
         )
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [1, draws.rarely(2)])
 def test_replicas_are_the_vertices_within_so_many_hops(layers: int) -> None:
     """By a walk over the edges from every part."""
     scenario = gather_of("replication", **{"job.model.layers": layers})

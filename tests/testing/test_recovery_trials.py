@@ -101,7 +101,7 @@ def death(trials: Trials, seed: int) -> Faults:
     return Faults(seed, deaths={name: int(rng.integers(1, steps[name] + 1))})
 
 
-@pytest.mark.parametrize("name", ABLE)
+@pytest.mark.parametrize("name", draws.spread(ABLE, step=2))
 def test_weights_after_drawn_faults_are_those_of_none(name: str) -> None:
     """At least 2 seeds, and until attempts have begun with every cut."""
     trials, began = kept(name), set[int]()
@@ -145,7 +145,7 @@ def test_what_comes_to_peers_is_what_a_disk_keeps_and_as_large_as_was_simulated(
     assert {task: weights(found)[task] for task in own} == own
 
 
-@pytest.mark.parametrize("name", [*ABLE, *OTHERS, *PEERS[:2]])
+@pytest.mark.parametrize("name", draws.spread([*ABLE, *OTHERS, *PEERS[:2]], step=2))
 def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
     name: str,
 ) -> None:
@@ -292,8 +292,9 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("changes", [(), CHANGES], ids=["calm", "changing"])
-@pytest.mark.parametrize("name", [*ABLE, PEERS[0]])
+@pytest.mark.parametrize(
+    ("name", "changes"), draws.grid([*ABLE, PEERS[0]], [(), CHANGES])
+)
 def test_what_a_scenario_kills_comes_as_simulated(
     name: str, changes: tuple[str, ...], tmp_path: Path
 ) -> None:

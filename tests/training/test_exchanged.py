@@ -19,6 +19,7 @@ from emu.problem.workloads.exchange import GRADIENTS, ROWS, Exchange, to_setting
 from emu.training import initial_parameters, make_optimizer, reference_training
 from emu.training.exchanged import train_exchanged
 from emu.training.messages import Passage, draw_rows
+from tests import draws
 from tests.training import test_whole_graph
 
 Matrix: TypeAlias = Any
@@ -217,7 +218,7 @@ def bfloat16(number: float) -> float:
     return float(np.ldexp(np.rint(mantissa * 256), exponent - 8))
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("bits", [2, draws.rarely(4), draws.rarely(8)])
 def test_adaqp_reads_rows_of_few_bits(bits: int) -> None:
     """Rows of every layer, features too, and partial gradients are quantised."""
     settings = settings_of(exchanges=exchanges(2, first=1, bits=bits))

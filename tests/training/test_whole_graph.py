@@ -323,6 +323,7 @@ def _ring(count: int) -> NDArray[np.int32]:
     return np.concatenate(near).astype(np.int32)
 
 
+@pytest.mark.nightly
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.skipif("EMU_DATA" not in os.environ, reason="EMU_DATA names no graphs")

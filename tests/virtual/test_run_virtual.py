@@ -127,6 +127,7 @@ def test_values_of_every_call_are_those_of_gloo(every_call: Ran) -> None:
     assert len(found) >= 150
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_values_of_a_training_are_those_of_gloo(tmp_path: Path) -> None:
@@ -175,6 +176,7 @@ def test_two_runs_with_a_charge_have_the_same_bits(
     assert wire < first["steps"]["median"] < wire + 0.012
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_program_of_every_call_takes_the_same_time_again(

@@ -14,6 +14,7 @@ from emu.scenario.scenario_file import load_lab
 from emu.virtual.launch import nodes_of_command, plan_ranks
 from emu.virtual.rank.thread_cpu import ThreadCpu
 from emu.virtual.run_virtual import Settings, find_shared_cores, run_virtual
+from tests import draws
 
 pytest.importorskip("torch", reason="ranks need torch")
 
@@ -55,7 +56,7 @@ def cluster_file(folder: Path, cores: str = "") -> Path:
 @pytest.mark.slow
 @pytest.mark.cold  # pages of a copy are copied when they are first written to
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("cores", [1, 2, 3])
+@pytest.mark.parametrize("cores", [draws.rarely(1), 2, draws.rarely(3)])
 def test_a_rank_takes_as_long_as_its_busiest_thread(tmp_path: Path, cores: int) -> None:
     """Of one core all threads take their turns; three on two cores take half of all."""
     program = tmp_path / "program.py"

@@ -29,6 +29,7 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.trust.guards.traffic import LINK_BYTES
+from tests import draws
 from tests.emulation.coordinator.emulated import Acts
 from tests.integration.scenarios import GOLDEN, attempts, carried_out, written
 from tests.integration.test_setup import DGCL
@@ -69,7 +70,9 @@ def test_the_kernel_takes_about_as_long_as_was_predicted(
 
 @pytest.mark.untimed
 @pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
-@pytest.mark.parametrize("sharing", list(Shares))
+@pytest.mark.parametrize(
+    "sharing", [draws.rarely(one) if one == Shares.FAIR else one for one in Shares]
+)
 def test_packets_have_the_queues_the_tcp_and_the_time_scale_of_the_nics(
     sharing: Shares, tmp_path: Path, leftovers: Leftovers
 ) -> None:
@@ -106,7 +109,7 @@ def test_auto_gives_a_run_the_time_that_kernel_nics_cost(
 
 
 @pytest.mark.untimed
-@pytest.mark.parametrize("sharing", ["fair", "assigned"])
+@pytest.mark.parametrize("sharing", [draws.rarely("fair"), "assigned"])
 def test_rates_reach_the_boards_of_machines_without_their_agents(
     sharing: str,
     tmp_path: Path,
