@@ -294,14 +294,28 @@ class Commands(TyperGroup):
         except EmulatorError as error:
             _complain(str(error))
             raise typer.Exit(error.exit_code) from error
-        except (OSError, RuntimeError, UnicodeEncodeError, ImportError) as error:
-            if not (text := _explain_host(error)):
-                raise
-            _complain(text)
-            raise typer.Exit(DataError.exit_code) from error
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error
+        except Exception as error:
+            exit_code = DataError.exit_code
+            text = _explain_host(error)
+            if not text:
+                exit_code = EmulatorError.exit_code
+                text = _blame_package(error)
+            if not text:
+                raise
+            _complain(text)
+            raise typer.Exit(exit_code) from error
+
+
+def _blame_package(error: Exception) -> str:
+    """Return what code of a system of another package raised; empty where none did."""
+    if "emu.systems.system" not in sys.modules:  # no system has been asked yet
+        return ""
+    from emu.systems.package_faults import blame_package  # noqa: PLC0415
+
+    return blame_package(error)
 
 
 def _explain_host(error: Exception) -> str:

@@ -13,7 +13,7 @@ from emu.experiment.systems import as_variant, flatten, variant_named
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import Scenario, load
 from emu.systems import Edit
-from emu.systems.system import systems
+from emu.systems.system import section_type
 
 #: Settings of one row that are tried at most: each is trained with every seed.
 MOST_SETTINGS = 32
@@ -65,7 +65,7 @@ def _problem_of(scenario: Scenario, name: str, key: str) -> str:
     variant = variant_named(name)
     if _field_of(scenario, variant.system, key) is None:
         _, word, *_ = key.split(".")
-        section = systems()[variant.system].section().model_fields
+        section = section_type(variant.system).model_fields
         hint = nearest(word, section)
         return f"{variant.system} has no such key, {hint}"
     if key in variant.edit:
@@ -76,7 +76,7 @@ def _problem_of(scenario: Scenario, name: str, key: str) -> str:
 def _field_of(scenario: Scenario, system: str, key: str) -> FieldInfo | None:
     """Return the field of a key of ``job``, of a system or else of the file's."""
     _, word, *_ = key.split(".")
-    of_system = systems()[system].section().model_fields
+    of_system = section_type(system).model_fields
     of_file = type(scenario.job).model_fields
     return of_system.get(word) or of_file.get(word)
 
@@ -107,7 +107,7 @@ def _changes_nothing(
 ) -> bool:
     """Return True where no value of a key of the file reaches a row, as a walk dgcl."""
     variant_system = variant_named(name).system
-    section = systems()[variant_system].section()
+    section = section_type(variant_system)
     _, word, *_ = key.split(".")
     if word in section.model_fields:
         return False

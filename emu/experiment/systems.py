@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel
 
-from emu.errors import ScenarioError
+from emu.errors import EmulatorError, ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
@@ -24,7 +24,7 @@ from emu.scenario.realize import read_job_profile
 from emu.scenario.scenario_file import write_scenario
 from emu.systems import Edit, Keys
 from emu.systems.job_section import JobSection
-from emu.systems.system import Variant, systems
+from emu.systems.system import Variant, section_type, systems
 from emu.systems.training_section import PHASES, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.units import DURATION, RATIO
@@ -219,7 +219,7 @@ def _split(
     scenario: Scenario, system: str, overrides: Mapping[str, object]
 ) -> tuple[Edit, Edit]:
     """Return what is changed before a translation, and keys of ``system`` alone."""
-    fields = systems()[system].section().model_fields
+    fields = section_type(system).model_fields
     before = {}
     after = {}
 
@@ -323,8 +323,12 @@ def _problem_of_source(source: str) -> str:
 
 def translation_of(system: str) -> Translation:
     """Return how a system is written in the words of all."""
-    translation = cast("Callable[[], Translation]", systems()[system].translation)
-    return translation()
+    make = cast("Callable[[], object]", systems()[system].translation)
+    translation = make()
+    if not isinstance(translation, Translation):
+        found = type(translation).__name__
+        raise EmulatorError(f"system {system}: its translation is a {found}")
+    return translation
 
 
 def read_job(job: JobSection, cluster: ClusterSection) -> Keys:

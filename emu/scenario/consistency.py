@@ -23,6 +23,7 @@ from emu.scenario.run_sections import PlacementSection
 from emu.scenario.standing import overload_problems, standing_problems
 from emu.systems import Problems
 from emu.systems.model_section import program_text
+from emu.systems.section_faults import problems_of
 from emu.systems.training_section import NO_TIME, TrainingSection
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ def _hosts(scenario: Scenario) -> Problems:
 
 @_reads("cluster", "job")
 def _job(scenario: Scenario) -> Problems:
-    return scenario.job.problems(scenario.cluster)
+    return problems_of(scenario.job, scenario.cluster)
 
 
 @_reads("job", "emulation", "expect")

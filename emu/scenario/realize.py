@@ -342,8 +342,12 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
     with name_package():
         context = scenario.build_context()
         cluster = scenario.to_cluster()
-        realization = section.realize(job, context, cluster, measured)
+        realization: object = section.realize(job, context, cluster, measured)
     # A system of another package may realize anything.
+    if not isinstance(realization, Realization):
+        found = type(realization).__name__
+        problem = f"system {section.system} realizes a {found}, no Realization"
+        raise EmulatorError(problem)
     _check_shape(
         system=section.system,
         name="times",

@@ -28,6 +28,7 @@ from emu.scenario import events_section
 from emu.scenario import run_sections as sections
 from emu.scenario.pins import pin
 from emu.systems.job_section import BuildContext, JobSection
+from emu.systems.section_faults import build_by
 from emu.systems.slowness import with_slowness
 from emu.systems.system import tasks_with_state_of, updates_missed
 from emu.systems.training_section import TrainingSection
@@ -61,7 +62,7 @@ def _build(section: JobSection, context: BuildContext) -> Job:
     """
     global _last_built  # noqa: PLW0603 - of one file at a time
     if context.cluster is not None:
-        return section.build(context)  # by what data sets hold now
+        return build_by(section, context)  # by what data sets hold now
     last = _last_built
     # Sections are frozen, and equal ones state the same job: one of machines with gpus
     # is written anew for each call.
@@ -69,7 +70,7 @@ def _build(section: JobSection, context: BuildContext) -> Job:
         last = _Built(
             section=section,
             context=context,
-            job=section.build(context),
+            job=build_by(section, context),
         )
         _last_built = last
     return last.job

@@ -6,6 +6,7 @@ import contextlib
 import traceback
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from types import ModuleType
 
 from emu.errors import EmulatorError
 from emu.names import printable
@@ -23,15 +24,22 @@ def name_package() -> Iterator[None]:
     except EmulatorError:
         raise
     except Exception as error:  # of another package: anything
-        packages = _packages()
-        for module, place in _list_places(error):
-            root, _, _ = module.partition(".")
-            if root in packages:
-                kind = type(error).__name__
-                text = printable(f"{kind}: {error}", limit=300)
-                problem = f"system {packages[root]} has an error{place}: {text}"
-                raise EmulatorError(problem) from error
+        problem = blame_package(error)
+        if problem:
+            raise EmulatorError(problem) from error
         raise
+
+
+def blame_package(error: Exception) -> str:
+    """Return the error of another package in words; empty where it is ours alone."""
+    packages = _packages()
+    for module, place in _list_places(error):
+        root, _, _ = module.partition(".")
+        if root in packages:
+            kind = type(error).__name__
+            text = printable(f"{kind}: {error}", limit=300)
+            return f"system {packages[root]} has an error{place}: {text}"
+    return ""
 
 
 def _packages() -> dict[str, str]:
@@ -47,9 +55,10 @@ def _packages() -> dict[str, str]:
 
 def _list_places(error: Exception) -> Iterator[tuple[str, str]]:
     """Yield module and place of all that took part in an error, the innermost first."""
-    # A section that lacks a key may be read by our code alone.
+    # A section that lacks a key, and a module a record, may be read by our code alone.
     if isinstance(error, AttributeError):
-        yield type(error.obj).__module__, ""
+        obj = error.obj
+        yield obj.__name__ if isinstance(obj, ModuleType) else type(obj).__module__, ""
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         name = frame.f_globals.get("__name__", "")
         file = frame.f_code.co_filename.rpartition("/")[2]

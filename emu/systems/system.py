@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 #: What torch imports where a gradient is handed to ``backward`` or ``grad``: 486
 #: modules in 0.33 s of CPU, in every process and within its first step.
 GRADIENT_MODULES = ("torch.fx.experimental.symbolic_shapes",)
+#: Fields of `System` that are mappings: others would be asked for keys, and have none.
+_MAPPINGS = ("programs", "carries", "variants", "knobs")
 #: Entry points of this group are `System` records.
 GROUP = "emu.systems"
 
@@ -203,6 +205,14 @@ class System:
     """Imports and returns how its jobs are written in the words of all systems, for
     ``emu compare --systems``."""
 
+    def __post_init__(self) -> None:
+        """Raise TypeError where a field is no mapping that has to be one."""
+        for name in _MAPPINGS:
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                found = type(value).__name__
+                raise TypeError(f"System.{name} is no mapping but a {found}")
+
 
 @cache
 def systems() -> Mapping[str, System]:
@@ -218,8 +228,9 @@ def systems() -> Mapping[str, System]:
         label = _describe_point(point)
         try:
             system = point.load()
-        except Exception as error:  # of another package: anything
-            raise EmulatorError(f"{label} cannot be imported: {error}") from error
+        except (Exception, SystemExit) as error:  # of another package: anything
+            text = _describe(error)
+            raise EmulatorError(f"{label} cannot be imported: {text}") from error
         is_named = isinstance(system, System) and system.name == point.name
         if not is_named:
             raise EmulatorError(f"{label} is no System called {point.name!r}")
@@ -250,20 +261,32 @@ def section_types() -> tuple[type[JobSection], ...]:
 @cache
 def section_type(name: str) -> type[JobSection]:
     """Return a system's ``job`` section, imported now; raise as `section_types`."""
+    # It imports pydantic, which a record does not.
+    from emu.systems.section_faults import section_problem  # noqa: PLC0415
+
+    system = systems()[name]
     try:
-        system = systems()[name]
         section: type[JobSection] = system.section()
-    except Exception as error:  # of another package: anything
-        (point,) = entry_points(group=GROUP, name=name)
-        package = "an unknown package"
-        if point.dist:
-            package = point.dist.name
-        text = printable(f"{type(error).__name__}: {error}", limit=300)
-        problem = f"{_describe_point(point)}, which {package} brings"
-        raise EmulatorError(
-            f"{problem}: its section cannot be imported: {text}"
-        ) from error
+        fault = section_problem(section, name)
+    except (Exception, SystemExit) as error:  # of another package: anything
+        problem = f"cannot be imported: {_describe(error)}"
+        raise EmulatorError(_blame_package(name, problem)) from error
+    if fault:
+        raise EmulatorError(_blame_package(name, fault))
     return section
+
+
+def _blame_package(name: str, problem: str) -> str:
+    """Return what is wrong with the section of a system, with who brings it."""
+    (point,) = entry_points(group=GROUP, name=name)
+    package = "an unknown package"
+    if point.dist:
+        package = point.dist.name
+    return f"{_describe_point(point)}, which {package} brings: its section {problem}"
+
+
+def _describe(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {error}", limit=300)
 
 
 def system_guards() -> list[Guard]:

@@ -1,0 +1,175 @@
+"""Sections and records of packages that are wrong: one error says whose and why."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from typer.testing import CliRunner
+from typing_extensions import override
+
+from emu.cli import app, scenario_commands
+from emu.errors import EmulatorError
+from emu.experiment import systems as translations
+from emu.problem.fields.quantities import Count
+from emu.scenario import load, prepare
+from emu.systems import package_faults, system
+from emu.systems.custom.section import CustomJobSection
+from emu.systems.job_section import JobSection
+from emu.systems.section_faults import problems_of, section_problem
+
+
+class _Keyless(JobSection):
+    @override
+    def build(self, context: Any) -> Any:
+        """Build nothing."""
+
+    @override
+    def realize(self, job: Any, context: Any, cluster: Any, measured: Any) -> Any:
+        """Realize nothing."""
+
+
+class _Sound(_Keyless):
+    system: Literal["mine"]
+    iterations: Count = 1
+    credit_window: Count = 1
+
+
+class _Timeless(_Keyless):
+    system: Literal["mine"]
+    credit_window: Count = 1
+
+
+class _Unbuilt(JobSection):
+    system: Literal["mine"]
+    iterations: Count = 1
+    credit_window: Count = 1
+
+
+class _Narrow(_Sound):
+    @override
+    def build(self) -> Any:  # type: ignore[override]
+        """Take no context."""
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        (_Sound, ""),
+        (None, "None is no subclass of emu.systems.job_section.JobSection"),
+        (int, "int is no subclass of"),
+        (_Keyless, "has no key system: write system: Literal['mine']"),
+        (_Timeless, "has no key iterations"),
+        (_Unbuilt, "has no method build"),
+        (_Narrow, "has build(self)"),
+    ],
+)
+def test_a_class_that_is_no_section_says_why(section: object, problem: str) -> None:
+    found = section_problem(section, "mine")
+    assert found.startswith(problem)
+    assert bool(found) == bool(problem)
+
+
+def test_a_section_of_another_system_says_which_word_it_takes() -> None:
+    assert "write system: Literal['yours']" in section_problem(_Sound, "yours")
+
+
+def test_sections_that_ship_are_sound() -> None:
+    for name, record in system.systems().items():
+        assert section_problem(record.section(), name) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "returns a NoneType"),
+        ([("job.page", "is wrong")], "write a tuple of keys"),
+        ([("job", "page", "is wrong")], "write a tuple of keys"),
+        ([(("job", "page"), 5)], "write a tuple of keys"),
+    ],
+)
+def test_an_answer_that_names_no_problem_names_its_system(
+    answer: object, problem: str
+) -> None:
+    section: Any = SimpleNamespace(system="mine", problems=lambda _: answer)
+    cluster: Any = None
+    with pytest.raises(EmulatorError, match=f"system mine: problems .*{problem}"):
+        list(problems_of(section, cluster))
+
+
+def test_what_is_no_job_or_realization_names_its_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = load("golden", {"expect": None})
+    with monkeypatch.context() as patch:
+        patch.setattr(CustomJobSection, "realize", lambda *_: ([], []))
+        with pytest.raises(EmulatorError, match="custom realizes a tuple, no Realiz"):
+            prepare(scenario)
+    monkeypatch.setattr(CustomJobSection, "build", lambda *_: None)
+    with pytest.raises(EmulatorError, match="custom builds a NoneType, no Job"):
+        load("golden", {"expect": None, "job.iterations": 2})
+
+
+def test_what_is_no_translation_names_its_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = SimpleNamespace(translation=lambda: None)
+    monkeypatch.setattr(translations, "systems", lambda: {"mine": record})
+    with pytest.raises(EmulatorError, match="mine: its translation is a NoneType"):
+        translations.translation_of("mine")
+
+
+def test_a_record_whose_field_is_no_mapping_is_refused() -> None:
+    words: Any = ["pages"]
+    with pytest.raises(TypeError, match=r"System\.carries is no mapping but a list"):
+        system.System("mine", lambda: _Sound, carries=words)
+
+
+def test_a_record_that_ends_the_process_is_an_error_of_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load_record() -> None:
+        raise SystemExit(3)
+
+    point = SimpleNamespace(name="mine", value="emu_mine:MINE", load=load_record)
+    monkeypatch.setattr(system, "entry_points", lambda **_: [point])
+    with pytest.raises(EmulatorError, match=r"mine = emu_mine:MINE .* SystemExit: 3"):
+        system.systems.__wrapped__()
+
+
+@pytest.mark.parametrize("code", ["{}['page']", "open('/no')"])
+def test_a_command_names_the_package_that_raises(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("emu_other.section")
+    exec(f"def schema():\n    return {code}\n", module.__dict__)  # noqa: S102
+    packages = {"emu_other": "other, which emu-other brings,"}
+    monkeypatch.setattr(package_faults, "_packages", lambda: packages)
+    monkeypatch.setitem(sys.modules, "emu_other.section", module)
+    monkeypatch.setattr(scenario_commands, "file_schema", module.schema)
+
+    ended = CliRunner().invoke(app, ["schema"])
+
+    (line,) = ended.stderr.splitlines()
+    if code.startswith("open"):  # whose file is named is right as it is
+        assert line == "emu: /no: No such file or directory"
+    else:
+        assert ended.exit_code == 1
+        assert line.startswith(
+            "emu: system other, which emu-other brings, has an error"
+        )
+
+
+def test_a_module_without_its_name_is_blamed_by_who_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module: Any = ModuleType("emu_other.section")
+    packages = {"emu_other": "other, which emu-other brings,"}
+    monkeypatch.setattr(package_faults, "_packages", lambda: packages)
+    with (
+        pytest.raises(EmulatorError, match="other, which emu-other brings"),
+        package_faults.name_package(),
+    ):
+        _ = module.TRANSLATION
