@@ -592,8 +592,7 @@ def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
 
     draws = failures.deaths(cluster, seed)
     for fault in failures.faults(cluster, seed):
-        is_inward = fault.subject.endswith(" in")
-        if fault.of_machine or not is_inward:  # a cut is of both
+        if not fault.subject.endswith(" in"):  # a cut is of both directions
             subject = fault.subject.removesuffix(" out")
             draws.append((fault.since, subject))
     names = [name for time, name in draws if time < end]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.errors import ScenarioError
+from emu.errors import ScenarioError, ScenarioErrors
 from emu.prediction.analysis.throughput import JobTime, job_times
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
@@ -374,9 +374,12 @@ def test_keys_of_several_jobs_are_right_where_one_of_these_is_wrong() -> None:
     """The jobs are not read then; only what is wrong in them was to be said."""
     content = crowded() | {"place_jobs": "joint", "joint_cost": "sum"}
     content["jobs"][0]["job"]["system"] = "custon"
-    with pytest.raises(ScenarioError) as caught:
+    # For a task of theirs, whoever demands it.
+    content["cluster"]["machines"][0]["tpu"] = 1
+    with pytest.raises(ScenarioErrors) as caught:
         loads(json.dumps(content))
-    assert "is of several jobs" not in str(caught.value)
+    keys = {error.key for error in caught.value.errors}
+    assert keys == {"jobs[0].job.system", "jobs[1].job.system"}
 
 
 @given(st.lists(st.sets(st.sampled_from(["tpu", "fpga", "lustre"])), min_size=1))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emu.errors import ScenarioError
-from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario import Scenario, build_job, load, open_data, realize
 from emu.scenario.placements import _search_options, place
 
 FILE = """\
@@ -121,6 +121,33 @@ def test_the_walk_of_etp_alone_has_its_options(
     assert walk == (expected if policy == "etp" else {})
     # Searches alone have candidates to simulate.
     assert ("iterations" in options) == (policy in {"etp", "best"})
+
+
+def test_best_shares_its_budget_where_no_length_of_candidates_is_stated(
+    scenario_file: Path,
+) -> None:
+    budgets = []
+    for placement in (
+        {"policy": "best"},
+        {"policy": "best", "simulated_iterations": 2},
+        {"policy": "etp", "simulated_iterations": 2},
+    ):
+        scenario = load(scenario_file, {"placement": placement})
+        options = _search_options(scenario, build_job(scenario))
+        budgets.append(options["transfers"])
+
+    of_best, of_stated_length, of_etp = budgets
+    assert of_best is None
+    assert of_stated_length == of_etp > 100
+
+
+def test_a_batch_of_more_seeds_than_there_are_is_refused_as_data_open(
+    scenario_file: Path,
+) -> None:
+    job = build_job(load(scenario_file, {"job.batch_size": 1000}))
+    with pytest.raises(ScenarioError, match="write 393 or fewer") as found:
+        open_data(job)
+    assert found.value.key == "job.batch_size"
 
 
 def test_a_checkpoint_takes_its_time_before_iterations_that_follow_one(

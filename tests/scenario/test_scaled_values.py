@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import emu
 from emu.problem.fields.cluster_section import Latency, Nic
 from emu.scenario.events_section import EventSection
 from emu.scenario.scaled_values import scale_events, scale_latency, scale_nic
@@ -45,3 +48,35 @@ def test_both_directions_of_a_latency_are_scaled() -> None:
     latency = Latency.model_validate({"in": "1 ms", "out": "7 ms"})
     scaled = scale_latency(latency, 3.0)
     assert (scaled.inward, scaled.outward) == pytest.approx((3e-3, 21e-3))
+
+
+def test_of_two_links_on_a_way_the_one_that_holds_it_up_is_written() -> None:
+    bare = {"name": "bare", "nic": "none"}
+    content = {
+        "cluster": {
+            "machines": [{"name": "m", "nic": "9 B/s"}, bare],
+            "links": [
+                {"name": "wide", "bandwidth": "3 B/s"},
+                {"name": "narrow", "bandwidth": "2 B/s"},
+            ],
+            "routes": [
+                {"from": "m", "to": "bare", "through": ["out", "wide", "narrow"]},
+                {"from": "bare", "to": "m", "through": ["wide", "in"]},
+            ],
+        },
+        "job": {
+            "system": "custom",
+            "iterations": 1,
+            "tasks": [
+                {"name": "a", "time": "1 s", "pin": "m"},
+                {"name": "b", "time": "1 s", "pin": "bare"},
+            ],
+            "flows": [{"from": "a", "to": "b", "volume": "12 B"}],
+        },
+    }
+    explanation = emu.explain(emu.loads(json.dumps(content)))
+    edits = {one.change.what: one.change.edit for one in explanation.improvements}
+    edit = edits["link narrow twice as fast"]
+    assert edit is not None
+    rates = {key: edit[key] for key in edit if key.startswith("cluster.")}
+    assert rates == {"cluster.links[1].bandwidth": "4 B/s"}
