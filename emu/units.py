@@ -18,6 +18,9 @@ from typing import TypeAlias
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
 
+#: A number that is not zero: a digit above that stands before its exponent.
+_NOT_ZERO = re.compile(r"[^eE]*[1-9]")
+
 #: What rounding leaves of a difference of makespans: seconds, and a share.
 _NO_TIME = 1e-12
 _NO_RATIO = 1e-9
@@ -116,6 +119,8 @@ class Quantity:
             raise ValueError(f"{self.what} of {text!r} is too large")
         if value < 0:
             raise ValueError(f"{self.what} cannot be negative, found {text!r}")
+        if not value and _NOT_ZERO.match(number):
+            raise ValueError(f"{self.what} of {text!r} is too small")
         if not unit and value > self.most_bare:
             raise ValueError(
                 f"found {text!r} for {self.what}, write {number} {self.people[0]} "

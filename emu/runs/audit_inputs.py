@@ -229,7 +229,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
     if evidence is None:
-        silent.append("frames.npz is missing: the guards cannot be asked again")
+        missing = _missing_for_guards(run.path)
+        silent.append(f"{missing} is missing: the guards cannot be asked again")
     return ToAudit(
         path=run.path,
         name=run.name,
@@ -304,6 +305,15 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     return schedule, []
 
 
+def _missing_for_guards(run: Path) -> str:
+    """Return the name of a file without which no guard can be asked; empty if none."""
+    # Settings of the run, such as its scales, are in the manifest alone.
+    for name in ("manifest.json", "frames.npz"):
+        if not (run / name).exists():
+            return name
+    return ""
+
+
 def _evidence(
     run: RecordedRun,
     schedule: Schedule,
@@ -312,10 +322,10 @@ def _evidence(
     volumes: Floats | None,
     stated: Scenario | None,
 ) -> Evidence | None:
-    """Return the reports of a run's processes; None where frames.npz is missing."""
-    frames_path = run.path / "frames.npz"
-    if not frames_path.exists():
+    """Return the reports of a run's processes; None where files are missing."""
+    if _missing_for_guards(run.path):
         return None
+    frames_path = run.path / "frames.npz"
     path = run.path / "processes.json"
     processes = read_json(path)
     check_shape(processes, _processes_shape(), path)

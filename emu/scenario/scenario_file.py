@@ -406,6 +406,8 @@ def _check_document(
     # ``job`` is then a stand-in, and nothing that is found in it would be the file's.
     if "jobs" in wrong:
         wrong.add("job")
+        # Where jobs are stated, and wrong, the file lacks no job beside them.
+        problems = [row for row in problems if row[0] != ("job",) or "job" in data]
     subject = scenario or _without_sections(data, wrong)
     if subject is not None:
         problems += scenario_errors(subject, wrong, timed=timed)

@@ -160,3 +160,18 @@ def test_a_manifest_without_scenario_text_says_so(
     assert any(v.constraint == "records" for v in report.violations)
     (copy / "scenario.txt").unlink()
     assert any("scenario.txt" in one for one in _found(copy))
+
+
+def test_no_guard_is_asked_by_settings_that_are_missing(
+    runs: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+) -> None:
+    """By scales of 1 clocks were wrong, and frames came with other bytes."""
+    run = _run("custom", runs, tmp_path_factory.mktemp("custom"))
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "manifest.json").unlink()
+    subject = read_to_audit(copy)
+    report, silent = audit_whole(subject, subject.tolerance, 1e-6)
+    assert {v.constraint for v in report.violations} == {"records"}
+    assert "manifest.json is missing: the guards cannot be asked again" in silent

@@ -368,6 +368,11 @@ def test_no_jobs_are_neither_several_nor_one() -> None:
         loads(json.dumps(content | {"job": job["job"]}))
     assert caught.value.key == "jobs"
     assert json_schema()["properties"]["jobs"]["minItems"] == 1
+    # Beside them no job is missing.
+    with pytest.raises(ScenarioError) as caught:
+        loads(json.dumps(content))
+    assert caught.value.key == "jobs"
+    assert "this key is missing" not in str(caught.value)
 
 
 def test_keys_of_several_jobs_are_right_where_one_of_these_is_wrong() -> None:

@@ -61,6 +61,9 @@ quantities = st.sampled_from([RATE, SIZE, DURATION, RATIO])
         (DURATION, "2 min", 120.0),
         (DURATION, "1.5 hours", 5400.0),
         (RATIO, 0.02, 0.02),
+        (DURATION, "5e-324 s", 5e-324),
+        (DURATION, "0.0e-999 s", 0.0),
+        (SIZE, "-0e5 B", 0.0),
     ],
 )
 def test_reads_number_and_unit(quantity: Quantity, text: object, value: float) -> None:
@@ -85,6 +88,10 @@ def test_reads_number_and_unit(quantity: Quantity, text: object, value: float) -
         (DURATION, "1e999 s", "a time of '1e999 s' is too large"),
         (DURATION, "1e15 h", "a time of '1e15 h' is too large"),
         (SIZE, "1e6 TB", "a size of '1e6 TB' is too large"),
+        (DURATION, "1e-400 s", "a time of '1e-400 s' is too small"),
+        (DURATION, "1e-320 ns", "a time of '1e-320 ns' is too small"),
+        (RATE, "0.01e-400 B/s", "a rate of '0.01e-400 B/s' is too small"),
+        (SIZE, "-1e-400 B", "a size of '-1e-400 B' is too small"),
         (RATE, "fast", "found 'fast' for a rate, write a number and its unit"),
         (RATE, True, "found True for a rate"),
         (RATE, None, "found None for a rate"),
