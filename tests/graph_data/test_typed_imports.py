@@ -223,6 +223,24 @@ def test_a_split_of_a_type_that_lacks_a_part_is_refused(
     assert caught.value.path == str(path)
 
 
+def test_types_of_one_graph_take_one_split(tmp_path: Path) -> None:
+    """Papers were split by time, and authors at random, without a word."""
+    path = write_ogb(Drawn(0), tmp_path)
+    for number, part in enumerate(("train", "valid", "test")):
+        table(path / "split" / "random" / "author" / f"{part}.csv.gz", [number])
+    problem = "would take split/random of author, split/time of paper: leave one split"
+    with pytest.raises(DataError, match=problem):
+        read_ogb(path, FLAT)
+    cites = Choices(relation=("paper", "cites", "paper"))
+    assert read_ogb(path, cites).splits
+
+    for number, part in enumerate(("train", "valid", "test")):
+        table(path / "split" / "random" / "paper" / f"{part}.csv.gz", [number])
+    for choices in (FLAT, cites):
+        notes = read_ogb(path, choices).notes
+        assert any("split/random is taken of random, time" in note for note in notes)
+
+
 def test_a_type_without_a_split_needs_none(tmp_path: Path) -> None:
     path = write_ogb(Drawn(0), tmp_path)
     shutil.rmtree(path / "split")

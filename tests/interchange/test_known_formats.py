@@ -264,6 +264,23 @@ def test_a_run_directory_and_a_result_of_a_simulation_are_named(tmp_path: Path) 
     assert describe(result)["way"] == f"emu audit {result}"
 
 
+@pytest.mark.parametrize("split", ["split/time", "split/time/paper"])
+def test_splits_of_ogb_without_their_graph_are_named(
+    tmp_path: Path, split: str
+) -> None:
+    """Nothing said that raw/ was missing."""
+    (tmp_path / split).mkdir(parents=True)
+    (tmp_path / split / "train.csv.gz").write_bytes(b"")
+    assert "raw/ beside split/" in describe(tmp_path)["way"]
+    done = CliRunner().invoke(app, ["import", str(tmp_path), "-o", "g"])
+    assert "raw/ beside split/" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "edge.csv.gz").write_bytes(b"")
+    assert describe(tmp_path)["format"] == "a data set of OGB"
+
+
 def test_most_formats_have_a_sample() -> None:
     rows = {row.name for row in (*FORMATS, *COMMON_FORMATS)}
     named = {name for _, _, name in SAMPLES}

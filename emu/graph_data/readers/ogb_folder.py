@@ -12,6 +12,7 @@ import struct
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     with one_error(folder):
         relations = raw / "triplet-type-list.csv.gz"
         if relations.exists():
-            typed_graph = _read_types(folder)
+            typed_graph = _read_types(folder, one_split=choices.flatten)
             return choose_types(typed_graph, choices)
         # Told at once: a choice that does nothing would look as if it had.
         without_use = (NO_CHOICES, Choices(flatten=True))
@@ -220,8 +221,11 @@ def _check_count(folder: _Folder, file: Path, vertices: int) -> None:
         raise DataError(problem, path=file)
 
 
-def _read_types(path: Path) -> TypedGraph:
-    """Return the graph of several types that ogbn-mag's layout holds."""
+def _read_types(path: Path, *, one_split: bool) -> TypedGraph:
+    """Return the graph of several types that ogbn-mag's layout holds.
+
+    Raises DataError as `_choose_splits`.
+    """
     raw = path / "raw"
     folder = _Folder(path)
     counts = folder.table("num-node-dict", str)
@@ -229,6 +233,7 @@ def _read_types(path: Path) -> TypedGraph:
     for name, count in zip(*counts, strict=True):
         number = np.array(int(count))
         vertices[name] = {"num_nodes": number}
+    splits, notes = _choose_splits(path, vertices, one_split=one_split)
     for name, arrays in vertices.items():
         feature = f"node-feat/{name}/node-feat"
         label = f"node-label/{name}/node-label"
@@ -236,8 +241,8 @@ def _read_types(path: Path) -> TypedGraph:
             arrays["x"] = folder.table(feature, np.float32)
         if folder.holds(f"{label}.csv.gz"):
             arrays["y"] = folder.table(label, np.float64)
-        split_folder = _find_split(path, name)
-        if split_folder is not None:
+        if name in splits:
+            split_folder = path / "split" / splits[name] / name
             count = int(arrays["num_nodes"])
             for part in SPLIT:
                 arrays[part] = _split(folder, split_folder, part, count)
@@ -253,18 +258,38 @@ def _read_types(path: Path) -> TypedGraph:
         vertices=vertices,
         edges=edges,
         unread=tuple(folder.unread),
+        notes=notes,
     )
 
 
-def _find_split(path: Path, kind: str) -> Path | None:
-    """Return the folder of the split that is taken of a type, None without any."""
-    # Of several the first with train. One that lacks a part is refused for it: drawn
-    # at random, vertices for tests would be trained on.
-    for part in SPLIT:
-        files = sorted(path.glob(f"split/*/{kind}/{part}.csv.gz"))
-        if files:
-            return files[0].parent
-    return None
+def _choose_splits(
+    path: Path, kinds: Iterable[str], *, one_split: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the split that is taken of each type, and sentences on those of several.
+
+    Raises DataError where all types are to have ``one_split``, and have several.
+    """
+    splits = {}
+    notes = {}
+    for kind in kinds:
+        # Of several the first with train. One that lacks a part is refused for it:
+        # drawn at random, vertices for tests would be trained on.
+        names = dict[str, None]()
+        for part in SPLIT:
+            files = sorted(path.glob(f"split/*/{kind}/{part}.csv.gz"))
+            names |= dict.fromkeys(file.parent.parent.name for file in files)
+        if names:
+            splits[kind] = next(iter(names))
+        if len(names) > 1:
+            all_names = ", ".join(sorted(names))
+            notes[kind] = f"split/{splits[kind]} is taken of {all_names}"
+
+    if one_split and len({*splits.values()}) > 1:
+        words = [f"split/{name} of {kind}" for kind, name in splits.items()]
+        text = ", ".join(words)
+        problem = f"would take {text}: leave one split in it, of all types"
+        raise DataError(problem, path=path)
+    return splits, notes
 
 
 def _table(path: Path, dtype: Any) -> Array:

@@ -43,6 +43,8 @@ class TypedGraph:
     """Names of what is not read, such as values of edges."""
     owner: Mapping[str, SmallInts] = field(default_factory=dict)
     """Type -> part of every vertex, where the graph comes partitioned."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Type -> sentence on what was taken of it."""
 
 
 def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
@@ -126,7 +128,10 @@ def _read_type(
     stated_arrays = graph.vertices.get(kind, {})
     arrays = dict(stated_arrays)
     arrays["edge_index"] = edges
-    return found_graph.graph_of_arrays(arrays, graph.origin, choices)
+    found = found_graph.graph_of_arrays(arrays, graph.origin, choices)
+    if kind in graph.notes:
+        found = replace(found, notes=(*found.notes, graph.notes[kind]))
+    return found
 
 
 def _list_relations(graph: TypedGraph) -> str:
