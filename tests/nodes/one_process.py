@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job
+from emu.systems.system import tasks_with_state_of
 from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
 from tests.systems.sections import job_of
 
@@ -22,6 +23,8 @@ class JobRun:
     programs: dict[str, Program]
     payloads: dict[tuple[int, int], Payload] = field(default_factory=dict)
     reports: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    states: dict[str, Payload] = field(default_factory=dict)
+    """What tasks have at the cut, by their names."""
 
     @property
     def parameters(self) -> NDArray[Any]:
@@ -40,7 +43,7 @@ class JobRun:
         return volumes
 
 
-def brief_of(job: Job, position: int) -> TaskSpec:
+def brief_of(job: Job, position: int, first: int = 0) -> TaskSpec:
     task = job.tasks[position]
 
     def briefs(edges: tuple[int, ...], *, into: bool) -> tuple[EdgeSpec, ...]:
@@ -68,46 +71,71 @@ def brief_of(job: Job, position: int) -> TaskSpec:
         outputs=briefs(job.out_edges(position), into=False),
         settings=task.settings,
         job_settings=job.settings,
+        first=first,
     )
 
 
-def build(job: Job) -> JobRun:
+def build(job: Job, first: int = 0) -> JobRun:
     processes: dict[str, dict[str, Any]] = {}
     programs: dict[str, Program] = {}
     for position, task in enumerate(job.tasks):
         module, _, name = task.program.partition(":")
         program = getattr(importlib.import_module(module), name)
         process = processes.setdefault(task.process_name, {})
-        programs[task.name] = program(brief_of(job, position), process)
+        programs[task.name] = program(brief_of(job, position, first), process)
     return JobRun(job, programs)
 
 
-def drive(job: Job, starts: Any = None) -> JobRun:
-    """Run all programs, in dependency order or as they start in a schedule."""
-    run = build(job)
+def drive(
+    job: Job, starts: Any = None, cut: int = 0, kept: JobRun | None = None
+) -> JobRun:
+    """Run all programs, in dependency order or as they start in a schedule.
+
+    ``cut``: iteration whose state is noted; ``kept``: what has noted it, to go on from.
+    """
+    first = cut if kept is not None else 0
+    run = build(job, first)
+    holders = tasks_with_state_of(job)
+    if kept is not None:
+        for name, owners in holders.items():
+            program: Any = run.programs[name]
+            program.restore({owner: kept.states[owner] for owner in owners})
     order = [
         (task, n)
-        for n in range(job.iterations)
+        for n in range(first, job.iterations)
         for task in job.order
         if n < job.rounds[task]
     ]
     if starts is not None:
         order.sort(key=lambda step: float(starts[step]))  # ties as they depend
     for task, n in order:
-        program = run.programs[job.tasks[task].name]
+        name = job.tasks[task].name
+        program = run.programs[name]
+        if cut > first and name in holders:
+            _note_state(run, name, n, cut)
         inputs = {
             e.edge: {k: v.copy() for k, v in run.payloads[e.edge, n - e.lag].items()}
             for e in brief_of(job, task).inputs
-            if 0 <= n - e.lag < e.sent
+            if first <= n - e.lag < e.sent
         }
         for edge, payload in program.run(n, inputs).items():
             assert all(array.flags.c_contiguous for array in payload.values())
             run.payloads[edge, n] = {k: v.copy() for k, v in payload.items()}
-        run.reports[job.tasks[task].name, n] = dict(program.report())
+        run.reports[name, n] = dict(program.report())
         for received in inputs.values():
             for array in received.values():
                 array.view(np.uint8)[:] = 0xFF  # pooled: the next frame lands here
     return run
+
+
+def _note_state(run: JobRun, name: str, iteration: int, cut: int) -> None:
+    """Note what a task has at the cut, and later the updates that it lacked then."""
+    program: Any = run.programs[name]
+    if iteration == cut:
+        run.states[name] = program.state(iteration)
+    missed = getattr(program, "missed", 0)
+    if missed and iteration == cut + missed:
+        run.states[name] |= program.late_updates(iteration)
 
 
 def small_job(iterations: int = 3, window: int | None = 4, **changes: Any) -> Job:

@@ -13,7 +13,7 @@ from emu.errors import NodeMisbehaved
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Job
 from emu.systems.job_section import BuildContext
-from emu.systems.system import systems, tasks_with_state_of
+from emu.systems.system import systems
 from emu.training import reference_training
 from emu_nodes.apt.messages import read_share
 from emu_nodes.dgtp.job_data import JobData
@@ -173,18 +173,13 @@ def test_a_share_that_names_what_is_not_there_is_refused(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_machine_begins_with_the_state_that_cuts_name(strategy: str) -> None:
-    """Its own where it has columns of its own, else that of the first machine."""
-    whole = run(strategy=strategy)
-    half = run(strategy=strategy, iterations=2)
-    programs: dict[str, Any] = {**half.programs}
-    names = [name for name in programs if name.startswith("Mf")]
-    states = {name: programs[name].state(2) for name in names}
-    cuts = tasks_with_state_of(half.job)
-    for name in names:
-        program = programs[name]
-        program.restore({holder: states[holder] for holder in cuts[name]})
-        restored = program.state(2)
-        for key, array in states[name].items():
-            np.testing.assert_allclose(restored[key], array, rtol=1e-12, atol=1e-14)
-    assert not np.allclose(parameters_of(whole), parameters_of(half))
+def test_what_is_left_after_a_cut_learns_what_the_whole_job_has(strategy: str) -> None:
+    """A machine goes on with its own columns, or with what the first of all had."""
+    job = run(strategy=strategy).job
+    whole = drive(job, cut=1)
+    rest = drive(job, cut=1, kept=whole)
+
+    found, expected = parameters_of(rest), parameters_of(whole)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    for (name, iteration), figures in rest.reports.items():
+        assert figures == pytest.approx(whole.reports[name, iteration], rel=1e-10)

@@ -155,6 +155,26 @@ def test_pipelines_equal_delayed_descent(pipeline: str, cache: int) -> None:
     assert max(kept) == {"A": 3, "B": 3}[pipeline]
 
 
+@pytest.mark.parametrize(("pipeline", "late"), [("none", 0), ("A", 2)])
+def test_what_is_left_after_a_cut_learns_what_the_whole_job_has(
+    pipeline: str, late: int
+) -> None:
+    """With the gradients of the mini-batches before it that weights have lacked."""
+    keys = [f"job.pipeline={pipeline}", "job.optimizer=adam", "job.cache=1"]
+    job = loads(TEXT, keys).to_job()
+    whole = drive(job, cut=3)
+    names = {name for name in whole.states["Mf1"] if ".gradient" in name}
+    parts = ("own", "upper")
+    assert names == {f"{part}.gradient{2 - n}" for n in range(late) for part in parts}
+
+    rest = drive(job, cut=3, kept=whole)
+    np.testing.assert_allclose(parameters(rest), parameters(whole), rtol=1e-12)
+    whole.states["Mf1"].pop("own.gradient2", None)
+    if late:
+        with pytest.raises(ValueError, match="state without gradient 2 of own"):
+            drive(job, cut=3, kept=whole)
+
+
 def test_a_sampler_counts_inputs_and_the_edges_of_the_first_layer() -> None:
     job = loads(TEXT, ["job.iterations=1"]).to_job()
     data = open_for(job.settings)

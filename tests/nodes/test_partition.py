@@ -37,8 +37,11 @@ def run(system: str, parts: int = 3, compute: str = "real", **keys: Any) -> JobR
     return done
 
 
-def check(done: JobRun) -> None:
-    """Hold weights and losses against one process, to the last bit."""
+def check(done: JobRun, first_epoch: int = 0) -> None:
+    """Hold weights and losses against one process, to the last bit.
+
+    ``first_epoch``: with which the job went on.
+    """
     job = done.job
     expected, losses = train_exchanged(job.settings, job.iterations)
     first = "layer0" if any(t.kind == "layer0" for t in job.tasks) else "layer1"
@@ -55,7 +58,7 @@ def check(done: JobRun) -> None:
         if "parameters" in done.programs[task.name].result()
     ]
     assert sorted(holders) == [f"d{rank}.{first}" for rank in ranks]
-    for epoch, loss in enumerate(losses):
+    for epoch, loss in enumerate(losses[first_epoch:], first_epoch):
         told = [done.reports[f"d{rank}.{last}", epoch]["loss"] for rank in ranks]
         assert np.mean(told) == pytest.approx(loss, rel=1e-12)
 
@@ -119,6 +122,13 @@ def test_any_terms_train_and_weigh_as_stated(
         model={"kind": "gcn", "hidden": 4, "layers": layers},
     )
     check(done)
+
+
+def test_what_is_left_after_a_cut_learns_what_the_whole_job_has() -> None:
+    model = {"kind": "sage", "hidden": 5, "layers": 2}
+    job = run("partition_parallel", model=model, optimizer="adam").job
+    whole = drive(job, cut=2)
+    check(drive(job, cut=2, kept=whole), first_epoch=2)
 
 
 def test_zeros_that_are_timed_weigh_as_much() -> None:
