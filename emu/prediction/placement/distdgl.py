@@ -307,10 +307,6 @@ def _count(space: Space, teams: Teams) -> list[_TeamCounts] | None:
 
     The dynamic program, over states of (workers, samplers, others...) in all.
     """
-    is_too_full = space.free < -space.slack
-    if is_too_full.any():
-        return None
-
     samplers = _list_samplers(teams)
     groups = [list(teams), samplers]
     team_units = {*teams, *samplers}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.prediction.placement.distdgl import colocate, place_distdgl, sampler_pairs
+from emu.prediction.placement.distdgl import (
+    colocate,
+    place_distdgl,
+    sampler_groups,
+    sampler_pairs,
+)
 from emu.prediction.placement.space import Space
 from emu.problem import Cluster, Edge, Job, Machine, Task
 from tests.prediction.placement.placement_cases import (
@@ -263,6 +270,56 @@ def test_unlike_teams_stand_as_the_best_of_all_assignments(seed: int) -> None:
         assert placement.violations(job, cluster) == []
         together = colocated_pairs(job, placement)[0]
         assert (together, -sum(placement.machine_of)) == max(ranks)
+
+
+EQUAL_TEAMS = ((2, 0), (4, 1), (3, 0), (5, 1))
+"""Positions of samplers, and of the workers that they deliver to."""
+
+
+@pytest.mark.parametrize(
+    ("pairs", "pinned", "larger", "teams"),
+    [
+        (EQUAL_TEAMS, None, None, {0: [2, 3], 1: [4, 5]}),
+        (EQUAL_TEAMS[:2], None, None, {0: [2], 1: [4]}),
+        (EQUAL_TEAMS[:3], None, None, None),
+        ((*EQUAL_TEAMS, (2, 1)), None, None, None),
+        (EQUAL_TEAMS, 1, None, None),
+        (EQUAL_TEAMS, 3, None, None),
+        (EQUAL_TEAMS, None, 1, None),
+        (EQUAL_TEAMS, None, 4, None),
+    ],
+)
+def test_teams_are_alike_where_any_may_stand_for_any(
+    pairs: tuple[tuple[int, int], ...],
+    pinned: int | None,
+    larger: int | None,
+    teams: dict[int, list[int]] | None,
+) -> None:
+    """Two workers and four samplers; of one that is larger more memory is needed."""
+    tasks = [Task(f"w{n}", "worker", {"cpu": 2.0, "memory": 3.0}) for n in range(2)]
+    tasks += [Task(f"s{n}", "sampler", {"cpu": 1.0, "memory": 5.0}) for n in range(4)]
+    if pinned is not None:
+        tasks[pinned] = replace(tasks[pinned], pinned="m1")
+    if larger is not None:
+        demands = {**tasks[larger].demands, "memory": 9.0}
+        tasks[larger] = replace(tasks[larger], demands=demands)
+    room = {"cpu": 9.0, "memory": 90.0}
+    machines = (Machine("m0", 1.0, 2.0, room), Machine("m1", 3.0, 4.0, room))
+
+    space = Space(Job(tuple(tasks), (), 1), Cluster(machines))
+    assert sampler_groups(space, pairs) == teams
+
+
+def test_what_is_pinned_beyond_the_room_of_a_machine_stands_nowhere() -> None:
+    tasks = (
+        Task("store", "graph_store", {"memory": 5.0}, pinned="m1"),
+        Task("w", "worker", {"cpu": 1.0}),
+        Task("s", "sampler", {"cpu": 1.0}),
+    )
+    rooms = ({"cpu": 3.0, "memory": 9.0}, {"cpu": 2.0, "memory": 4.0})
+    machines = tuple(Machine(f"m{n}", 1, 2, room) for n, room in enumerate(rooms))
+    with pytest.raises(InfeasiblePlacement):
+        place_distdgl(Job(tasks, (Edge(2, 1),), 1), Cluster(machines))
 
 
 def test_where_nothing_can_move_no_teams_are_needed() -> None:
