@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from emu.errors import DataError
 from emu.interchange.astra_network import read_network
 from emu.interchange.infragraph import _expand, read_infrastructure
 from emu.interchange.topology import Wire
@@ -128,6 +129,62 @@ def test_an_edge_of_a_set_with_itself_joins_each_pair_once() -> None:
 
     assert len(read.wires) == 6
     assert read.left_out == {"bandwidth of link in, not stated: 64 GB/s": 1}
+
+
+def test_what_has_no_partner_in_an_edge_one_to_one_is_left_out() -> None:
+    device = {
+        "name": "box",
+        "components": [
+            {"name": "npu", "choice": "npu", "count": 2},
+            {"name": "nic", "choice": "nic", "count": 5},
+            {"name": "switch", "choice": "switch", "count": 1},
+        ],
+        "links": [
+            {"name": "pcie", "bandwidth": {"gigabytes_per_second": 4}},
+        ],
+        "edges": [
+            {
+                "ep1": {"component": "npu"},
+                "ep2": {"component": "nic"},
+                "link": "pcie",
+                "scheme": "one2one",
+            },
+            {
+                "ep1": {"component": "nic"},
+                "ep2": {"component": "switch"},
+                "link": "pcie",
+                "scheme": "many2many",
+            },
+        ],
+    }
+    read = read_infrastructure(device, "box.json")
+
+    assert len(read.routes["box.0.npu.0", "box.0.npu.1"]) == 4
+    assert read.left_out == {
+        "component that is one too many for a one2one edge": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"connections": ["host.0.nic.9.eth.switch.0.port.0"]},
+            "ends at 'host.0.nic.9', which is not there",
+        ),
+        ({"connections": "host.0.nic.0"}, "connections are no list"),
+        ({"connections": [7]}, "a connection is no text"),
+        (
+            {"links": [{"name": "eth", "bandwidth": {"choice": "baud", "baud": 9}}]},
+            "bandwidth is in 'baud'",
+        ),
+    ],
+)
+def test_what_an_infrastructure_cannot_say(
+    changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(DataError, match=problem):
+        read_infrastructure(infrastructure(**changes), "two.json")
 
 
 def test_a_route_goes_through_three_dimensions_in_their_order() -> None:

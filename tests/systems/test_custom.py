@@ -178,6 +178,44 @@ def test_ranks_of_an_exchange_run_as_often_as_each_other() -> None:
 
 
 @pytest.mark.parametrize(
+    ("stated", "key", "words"),
+    [
+        ("{among: [a, b], volume: 8 B, lag: 0}", "lag", "wait for the outcome later"),
+        ("{among: [a, b], volume: 0 B}", "volume", "nothing to exchange"),
+        ("{among: [a, b], volume: [0 B, 0 B]}", "volume", "nothing to exchange"),
+        # Of two iterations the second has none stated.
+        ("{among: [a, b], volume: [8 B]}", "volume", "1 value"),
+        ("{among: [a, b, c], volume: 8 B, algorithm: halving_doubling}", "algorithm",
+         "needs a power of two of ranks, not 3"),
+        ("{among: [a], volume: 8 B}", "among", "name two or more$"),
+    ],
+)  # fmt: skip
+def test_what_an_exchange_cannot_be(stated: str, key: str, words: str) -> None:
+    text = FILE.replace(
+        "placement:", f"  collectives: [allreduce: {stated}]\nplacement:"
+    )
+    with pytest.raises(ScenarioError, match=words) as error:
+        loads(text)
+    assert error.value.key == f"job.collectives[0].allreduce.{key}"
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "{among: [a, b], volume: [0 B, 8 B]}",
+        "{among: [a, b], then: [d, c], volume: 8 B, lag: 0}",
+        "{among: [a, b], volume: 8 B, lag: 1}",
+    ],
+)
+def test_what_an_exchange_may_be(stated: str) -> None:
+    text = FILE.replace(
+        "placement:", f"  collectives: [allreduce: {stated}]\nplacement:"
+    )
+    text = text.replace("  flows:", "    - {name: d, time: 1 s, pin: m0}\n  flows:")
+    assert prepare(loads(text)).simulate().makespan > 0
+
+
+@pytest.mark.parametrize(
     ("old", "new", "key", "words"),
     [
         (

@@ -6,6 +6,7 @@ counted is counted once more from the drawn batches.
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any, cast
 
@@ -349,15 +350,19 @@ def test_memory_of_a_device_is_refused_where_it_lacks(row: str, place: str) -> N
 
 
 def test_memory_of_a_device_by_hand() -> None:
-    """Rows, Adam's four vectors, and the largest batch with what layers compute."""
-    base = as_variant(scenario_of(samplers_per_worker=2), "data_parallel")
+    """Rows, Adam's four vectors, and the largest batch with what layers compute.
+
+    A device has room for the batches of any worker, and the rows of its own store.
+    """
+    base = as_variant(scenario_of(2, samplers_per_worker=2), "data_parallel")
     settings = build_job(base).settings
     dataset, plan = open_for(settings), BatchPlan.from_settings(settings)
+    train = plan.walk(dataset)
     sizes = []
-    for number in range(BATCHES):
+    for worker, number in itertools.product(range(2), range(BATCHES)):
         size = 0
-        for sampler in range(2):
-            batch = plan.batch(dataset.structure, dataset.train, sampler, number)
+        for sampler in (2 * worker, 2 * worker + 1):
+            batch = plan.batch(dataset.structure, train, sampler, number)
             inputs, outputs, seeds = batch.sizes
             numbers = inputs * dataset.feature_length
             numbers += 2 * (outputs * 8 + seeds * dataset.classes)
@@ -367,8 +372,10 @@ def test_memory_of_a_device_by_hand() -> None:
     parameters = 8 * (dataset.feature_length + 1) + dataset.classes * (8 + 1)
     host = 4 * 4 * parameters + max(sizes)
     assert devices_of(base)["m0"] == host
-    rows = 4 * dataset.vertices * dataset.feature_length
-    assert devices_of(load(base, {"job.features": "device"}))["m0"] == host + rows
+    needs = devices_of(load(base, {"job.features": "device"}))
+    for part, machine in enumerate(("m0", "m1")):
+        owned = int((np.asarray(dataset.owner) == part).sum())
+        assert needs[machine] == host + 4 * owned * dataset.feature_length
     stated = {"job.demands": {"worker": {"gpu_memory": "5 MB"}}}
     assert devices_of(load(base, stated))["m0"] == 5e6
 

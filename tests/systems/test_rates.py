@@ -130,6 +130,30 @@ def test_every_system_of_mini_batches_does_the_same_work(
     assert begun["data_forward"] == begun["data_backward"] == 2
 
 
+def test_stores_draw_the_edges_that_samplers_ask_for_hop_by_hop() -> None:
+    """Asked at once, a sampler draws the same; in either case it orders them all."""
+    scenario = scenario_of("dgtp", sampling="multiround")
+    settings = build_job(scenario).settings
+    dataset = open_for(settings)
+    plan = BatchPlan.from_settings(settings)
+    train = plan.walk(dataset)
+    batches = [plan.batch(dataset.structure, train, sampler, 1) for sampler in range(4)]
+    # Hop 1 is from the seeds, whose layer is the last.
+    edges = [[len(source) for source, _ in batch.edges[::-1]] for batch in batches]
+
+    kinds, counts = operations_of(scenario)
+    drawn = counts["sample"][:, 1]
+    hops = drawn[[kind == "graph_store_hop" for kind in kinds]].reshape(3, 2)
+    assert hops.sum(axis=0).tolist() == np.sum(edges, axis=0).tolist()
+    asked = drawn[[kind == "sampler_fetch" for kind in kinds]]
+    assert asked.tolist() == np.sum(edges, axis=1).tolist()
+    assert drawn.sum() == hops.sum() + asked.sum()
+
+    kinds, counts = operations_of(scenario_of("dgtp"))
+    at_once = counts["sample"][[kind == "sampler" for kind in kinds], 1]
+    assert at_once.tolist() == asked.tolist()
+
+
 @pytest.mark.parametrize(("sync", "steps"), [("parameter_server", 0), ("ring", 1)])
 def test_workers_step_no_weights_that_servers_keep(sync: str, steps: int) -> None:
     scenario = scenario_of("dgtp", sync=sync)

@@ -16,7 +16,7 @@ from emu.experiment.prospects import Terms
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import write_rows
 from emu.prediction.simulation import makespan
-from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario import Experiment, Scenario, build_job, load, prepare, realize
 from emu.scenario.machine_choice import apart_words
 from emu.scenario.setup import setup_bytes
 from emu.systems.cache_section import CACHED
@@ -50,6 +50,21 @@ def test_bytes_between_machines_are_those_counted(
     workers = {at for task, at in ready.tasks.items() if task.startswith("w")}
     assert all(name.startswith("c") for name in workers)  # the others have no gpu
     assert sent(ready.simulate()) == counted(ready, stated)
+
+
+def test_no_store_is_without_a_vertex() -> None:
+    """The least graph has 507 vertices."""
+    document = drawn_pool(
+        0, "dgtp", dataset={"name": "products-like", "scale": 2.07e-4}
+    )
+    machine = {"name": "m", "count": 509, "nic": "1 Gbit/s"}
+    document["cluster"] = {"machines": [machine]}
+    document["job"] |= {"stores": 508, "batch_size": 1, "partitioner": "hash"}
+    scenario = read_pool(document)
+    with pytest.raises(ScenarioError, match="508 graph stores for 507 vertices"):
+        realize(scenario, build_job(scenario))
+    section: Any = scenario.job
+    section.check_parts(507, 507)
 
 
 @pytest.mark.parametrize("policy", ["ifs", "etp", "distdgl", "random", "round_robin"])

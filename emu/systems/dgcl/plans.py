@@ -331,10 +331,8 @@ def plan_lines(settings: JobSettings) -> Iterator[str]:
     if settings["replicas"]:
         _, graphs = open_layers(settings)
         graph = graphs[0]
-        rows = 0
-        for number in range(graph.parts):
-            part = graph.part(number)
-            rows += len(part.local) + len(part.held)
+        parts = map(graph.part, range(graph.parts))
+        rows = sum(len(part.local) + len(part.held) for part in parts)
         factor = rows / graph.vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
     # Neither plans a tree.

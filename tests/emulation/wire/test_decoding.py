@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from emu.emulation.wire.data_reader import DataReader, decode_header
+from emu.emulation.wire.data_reader import MAX_TENSORS, DataReader, decode_header
 from emu.emulation.wire.decoding import AHEAD, MessageReader
 from emu.emulation.wire.encoding import encode_data, encode_message
 from emu.emulation.wire.frame_layout import (
@@ -393,6 +393,22 @@ headers = st.fixed_dictionaries(
         ),
     }
 )
+
+
+@pytest.mark.parametrize(("dtype", "items"), [("u1", 1 << 16), ("f8", 1 << 13)])
+def test_a_tensor_fills_a_body_and_no_more(dtype: str, items: int) -> None:
+    full = {**GOOD, "tensors": [["x", dtype, [1, items]]]}
+    assert decode_header(full, limit=LIMITS.body).body_bytes == LIMITS.body
+
+    more = {**GOOD, "tensors": [["y", dtype, [0]], ["x", dtype, [1, items + 1]]]}
+    with pytest.raises(FrameTooLarge, match="'x'"):
+        decode_header(more, limit=LIMITS.body)
+
+
+def test_as_many_tensors_as_are_allowed_are_read() -> None:
+    tensors = [[f"x{number}", "u1", [1]] for number in range(MAX_TENSORS)]
+    header = decode_header({**GOOD, "tensors": tensors}, limit=LIMITS.body)
+    assert header.body_bytes == MAX_TENSORS
 
 
 @given(headers, st.data())

@@ -116,6 +116,23 @@ def test_bad_keys_are_one_error(more: str, problem: str) -> None:
         scenario_of(more)
 
 
+def test_a_plan_has_at_most_62_devices() -> None:
+    machines = "cluster: {{machines: [{{name: d, count: {count}, nic: 1 Gbit/s}}]}}"
+    text = TEXT.replace("cluster: {{topology: {topology}}}", machines)
+    assert len(loads(text.format(count=62, more="")).cluster.names) == 62
+    with pytest.raises(ScenarioError, match="found 63 devices, a plan has at most 62"):
+        loads(text.format(count=63, more=""))
+
+
+@pytest.mark.parametrize("names", [("d3",), ("d0", "d3", "d5")])
+def test_a_job_has_no_fewer_edges_than_are_counted_without_its_data(
+    names: tuple[str, ...],
+) -> None:
+    scenario = scenario_of(f"machines: [{', '.join(names)}]")
+    least = scenario.job.least_edges(names)
+    assert 1 <= least <= len(build_job(scenario).edges)
+
+
 def test_swap_of_two_boxes_has_no_host() -> None:
     with pytest.raises(ScenarioError, match="swap without a machine 'host'"):
         scenario_of("plan: swap", topology="two_dgx1")
@@ -235,9 +252,26 @@ def test_what_is_said_before_a_run() -> None:
     assert said("machines: [d0, d3]") == [
         "SPST finds no plan of a lower t(S) than peer-to-peer's"
     ]
-    (line,) = said("plan: replication")
-    assert line.endswith("times the vertices (replication factor)")
-    assert 1 < float(line.split()[2]) <= 8
+    assert said("machines: [d3]") == said("machines: [d0, d3]")
+
+
+def test_devices_keep_all_that_their_vertices_need_two_layers_down() -> None:
+    settings = build_job(
+        scenario_of("plan: replication\n  machines: [d0, d5]")
+    ).settings
+    dataset, _ = open_layers(settings)
+    kept = 0
+    for device in range(2):
+        reached = np.flatnonzero(np.asarray(dataset.owner) == device)
+        for _ in range(2):
+            _, near = dataset.structure.neighbours(reached)
+            reached = np.union1d(reached, near)
+        kept += len(reached)
+
+    factor = f"{kept / dataset.vertices:.2f}"
+    assert outlook_on(settings) == [
+        f"devices keep {factor} times the vertices (replication factor)"
+    ]
 
 
 def test_times_must_be_there_and_fit() -> None:
