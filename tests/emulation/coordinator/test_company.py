@@ -15,8 +15,16 @@ from emu.emulation.coordinator.company import Company
 def test_members_serve_the_next_run_of_the_same_orders_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    gone = []
+
     def join(*_: object) -> SimpleNamespace:
-        return SimpleNamespace(is_whole=True, stays=False, serve_next=lambda *_: None)
+        async def dismiss() -> None:
+            gone.append(members)
+
+        members = SimpleNamespace(
+            is_whole=True, stays=True, serve_next=lambda *_: None, dismiss=dismiss
+        )
+        return members
 
     monkeypatch.setattr(company_module, "Membership", join)
     nothing: Any = None
@@ -32,7 +40,11 @@ def test_members_serve_the_next_run_of_the_same_orders_alone(
         other = serve("s", "v")
         assert other is not first
         assert company.news == "its processes are others"
+        company.run(company.dismiss_former(), lambda: "")
+        assert gone == [first]
 
         other.is_whole = False
-        assert serve("s", "v") is not other
+        latest = serve("s", "v")
+        assert latest is not other
         assert company.news == "a process of the run before has gone"
+    assert gone == [first, other, latest]
