@@ -132,6 +132,16 @@ class Answers:
         with _blame(name):
             self._parts[name].add(part)
 
+    def note_missing(self, missing: NDArray[np.int64]) -> None:
+        """Note how many rates of each edge never came to the board of its sender.
+
+        A sender finds this when the next one comes: of the last rate it knows nothing.
+        """
+        for figures in self.statistics.values():
+            for row in figures["sent"]:
+                missing_of_edge = int(missing[row["edge"]])
+                row["missed"] = max(row["missed"], missing_of_edge)
+
     def results(self) -> dict[str, Arrays]:
         """Return the arrays by task name and name.
 

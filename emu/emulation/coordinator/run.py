@@ -547,11 +547,7 @@ class Coordinator:
             take,
         )
 
-        missing = self._boards.missing_rates()  # the last one of an edge, too
-        for figures in answers.statistics.values():
-            for row in figures["sent"]:
-                missing_of_edge = int(missing[row["edge"]])
-                row["missed"] = max(row["missed"], missing_of_edge)
+        answers.note_missing(self._boards.missing_rates())
         return answers
 
 

@@ -192,6 +192,23 @@ def test_frames_are_told_apart_by_who_notes_them() -> None:
     assert edges == {"sent": [1], "received": [2], "connections": [], "waits": []}
 
 
+def test_a_rate_that_never_came_is_missed_by_its_sender_or_found_on_its_board() -> None:
+    """The sender of edge 2 has missed two of which the board knows one."""
+    problem, _ = two_machine_example(3)
+    answers = Answers(problem.job)
+    answers.statistics = {
+        "g0": {"sent": [{"edge": 2, "missed": 2}]},
+        "s0": {"sent": [{"edge": 0, "missed": 0}, {"edge": 1, "missed": 0}]},
+    }
+    answers.note_missing(np.array([3, 0, 1]))
+    missed = {
+        row["edge"]: row["missed"]
+        for figures in answers.statistics.values()
+        for row in figures["sent"]
+    }
+    assert missed == {0: 3, 1: 0, 2: 2}
+
+
 def test_a_record_of_a_board_has_what_stood_there_at_every_note() -> None:
     """More rows than there is room for at first; of some edges, in any order."""
     rng = np.random.default_rng(3)
