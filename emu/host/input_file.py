@@ -104,14 +104,14 @@ def _size_of(file: BufferedReader) -> int:
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
-    """Return the text of a file.
+    """Return the text of a file, without a mark of its byte order (BOM).
 
     Raises OSError or UnicodeDecodeError when it cannot be read, or is not UTF-8, and
     DataError as `open_input`.
     """
     with open_input(path, most) as file:
         content = file.read(_size_of(file))
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
 
 
 def read_json(path: Path, most: int = MOST_TEXT) -> Any:
@@ -123,7 +123,7 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
         if path.suffix != ".gz":
             return parse_json(read_text(path, most))
         with open_gzip(path) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8").read()
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig").read()
             return parse_json(text)
     except FileNotFoundError as error:
         raise DataError("is missing", path=str(path)) from error

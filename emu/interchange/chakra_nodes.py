@@ -7,6 +7,7 @@ messages as JSON, one after the other, in a list, or under ``workload_graph``.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -148,7 +149,7 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
     """
     most_bytes = None if large else MOST_TEXT
     with open_input(path, most_bytes) as file:
-        content = file.read()
+        content = file.read().removeprefix(codecs.BOM_UTF8)
     trace = Trace(metadata={}, nodes=[], left_out=Counter())
     try:
         is_json = path.suffix == ".json"

@@ -82,7 +82,7 @@ def cluster_keys(topology: Topology) -> Data:
 
 
 def _check_routes(topology: Topology, routes: Routes) -> None:
-    """Raise DataError where a route takes a wire twice, or one without a rate."""
+    """Raise DataError where a route takes a wire twice, or one that cannot be."""
     for ends, wires in routes.items():
         counts = Counter(wires)
         for name, count in counts.items():
@@ -94,9 +94,11 @@ def _check_routes(topology: Topology, routes: Routes) -> None:
                     f"{name} twice"
                 )
 
-            rate = topology.wires[name].rate
-            if not 0 < rate < _INFINITE:
+            wire = topology.wires[name]
+            if not 0 < wire.rate < _INFINITE:
                 raise topology.error(f"link {name} has no bandwidth")
+            if not 0 <= wire.latency < DURATION.limit:
+                raise topology.error(f"link {name} has a latency of {wire.latency} s")
 
 
 def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str]]:

@@ -20,7 +20,9 @@ from emu.interchange.topology import MOST_MACHINES, Answers, Topology, Wire
 Above: TypeAlias = dict[str, str]
 
 #: A part of a hostlist: ``tux[0-5,12]``, with commas only within brackets.
-_PART = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
+_PART = re.compile(r"(?:[^,\s\[\]]|\[[^\]]*\])+")
+#: A key and its value, which stands in quotes where it has blanks (parse_config.c).
+_PAIR = re.compile(r'\s*([\w.]+)\s*=\s*(?:"([^"]*)"|([^\s"=]+))(?=\s|$)')
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -32,8 +34,8 @@ def read_switches(path: Path, answers: Answers) -> Topology:
     with one_error(path):
         topology = Topology(str(path))
         above: Above = {}
-        lines = read_text(path).splitlines()
-        for number, line in enumerate(lines, 1):
+        text = read_text(path)
+        for number, line in _join_lines(text):
             try:
                 _read_line(line, topology, above)
             except ValueError as error:
@@ -52,19 +54,39 @@ def read_switches(path: Path, answers: Answers) -> Topology:
         return topology
 
 
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines without comments, each with the number of its first.
+
+    One that ends in a backslash goes on in the next.
+    """
+    content = ""
+    first = 1
+    for number, line in enumerate(text.splitlines(), 1):
+        stated, _, _ = line.partition("#")
+        stated = stated.rstrip()
+        content += stated.removesuffix("\\")
+        if not stated.endswith("\\"):
+            yield first, content
+            content = ""
+            first = number + 1
+    yield first, content
+
+
 def _read_line(line: str, topology: Topology, above: Above) -> None:
     """Add the nodes or switches below a switch; raises ValueError as `_expand`."""
-    content, _, _ = line.partition("#")
-    words = content.split()
+    rest = line.strip()
+    words = rest.split()
     if not words:
         return
     keys = {}
-    for word in words:
-        key, sign, value = word.partition("=")
-        if not sign:
-            raise ValueError(f"found {word!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
+    while rest:
+        match = _PAIR.match(rest)
+        if match is None:
+            raise ValueError(f"found {rest!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
+        key, quoted, value = match.groups()
         # Slurm takes its keys in capitals, too.
-        keys[key.lower()] = value
+        keys[key.lower()] = value or quoted
+        rest = rest[match.end() :].strip()
     switch = keys.pop("switchname", "")
     if not switch:
         raise ValueError(f"{words[0]:.40} is no SwitchName")

@@ -169,6 +169,31 @@ def test_routes_go_over_the_lowest_switch(
     assert makespan(topology, flows) == pytest.approx(seconds)
 
 
+#: A line of the tree, as Slurm's own parser takes it as well.
+SPELLINGS = [
+    ("SwitchName=s0 Nodes", "SwitchName=s0 \\  # goes on\n  Nodes"),
+    ("s0 Nodes=tux[00-02]", '"s0" Nodes="tux[00-02]"'),
+    ("Nodes=tux[00-02]", 'Nodes="tux00, tux[01-02]"'),
+    ("SwitchName=s0 Nodes=", "SwitchName = s0  Nodes\t= "),
+    ("# two", "\ufeff# two"),
+    ("\n", "\r\n"),
+]
+
+
+@pytest.mark.parametrize(("plain", "other"), SPELLINGS)
+def test_a_tree_is_the_same_as_slurm_may_have_it(
+    tmp_path: Path, plain: str, other: str
+) -> None:
+    """Quotes were part of names, which no route led to; the others were refused."""
+    path = tmp_path / "topology.conf"
+    answers = Answers(nic=1.0, uplink=1.0)
+    path.write_text(TREE)
+    expected = read_switches(path, answers)
+    assert plain in TREE
+    path.write_text(TREE.replace(plain, other), newline="")
+    assert read_switches(path, answers) == expected
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), min_size=1, max_size=4),
     st.integers(0, 3),
@@ -203,6 +228,8 @@ def test_host_lists_are_expanded(ranges: list[tuple[int, int]], width: int) -> N
         (TREE.replace("[00-02]", "[00-x]"), "line 2: found [00-x], write [0-5,12]"),
         (TREE.replace("[00-02]", "[0-99999999]"), "more machines than are read"),
         ("SwitchName=s0 Nodes\n", "line 1: found 'Nodes'"),
+        (TREE + "SwitchName=s9 \\\nNodes=tux00=7\n", "line 6: found 'Nodes=tux00=7'"),
+        (TREE + "SwitchName=s9 Nodes=[0-x] \\", "line 6: found [0-x], write [0-5,12]"),
     ],
 )
 def test_a_tree_that_cannot_be(tmp_path: Path, text: str, problem: str) -> None:
@@ -257,6 +284,7 @@ def test_dimensions_by_hand(
             "bandwidth of a dimension is 'tbd', write a number",
         ),
         (("Ring, Ring", "9000, 9000", "1, 1", "0, 0"), "has 81,000,000 machines"),
+        (("Ring", "4", "1", "-5"), "link dim0 npu0-npu1 has a latency of -5e-09 s"),
     ],
 )
 def test_dimensions_that_cannot_be(
@@ -266,3 +294,4 @@ def test_dimensions_that_cannot_be(
     with pytest.raises(ScenarioError) as caught:
         makespan(tmp_path / "network.yml", [("npu0", "npu1", 1.0)])
     assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)

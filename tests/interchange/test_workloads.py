@@ -125,6 +125,22 @@ def test_a_message_by_hand_in_every_form(tmp_path: Path, form: int) -> None:
     assert makespan(tmp_path, PAIR, form) == pytest.approx(11e-3, rel=1e-12)
 
 
+@pytest.mark.parametrize("form", [3, 4])
+def test_a_mark_of_the_byte_order_is_read_past(tmp_path: Path, form: int) -> None:
+    """Editors of Windows write one before JSON and text; it was "not JSON"."""
+    end, write = FORMS[form]
+    for rank, nodes in enumerate(PAIR):
+        content = b"\xef\xbb\xbf" + write(nodes)
+        (tmp_path / f"t.{rank}{end}").write_bytes(content)
+        (tmp_path / f"u.{rank}.et").write_bytes(content)
+    for name in (f"t.0{end}", "u.0.et"):
+        assert len(read_workload(tmp_path / name).tasks) == 5
+
+    path = tmp_path / "w.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(WORKFLOW).encode())
+    assert len(read_workload(path).tasks) == 3
+
+
 #: Seconds of a collective of 4 ranks that bring 4,000 bytes, at 1 MB/s and 1 ms away.
 BY_HAND = {
     "ALL_REDUCE": 6 * 2e-3,
