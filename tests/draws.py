@@ -16,6 +16,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 #: 1 of so many draws is tried.
@@ -62,6 +63,23 @@ def spread(rows: Sequence[T], step: int = SHARE) -> Sequence[T]:
 def rarely(*row: Any) -> Any:
     """Return a row of parameters that `make nightly` alone tries."""
     return pytest.param(*row, marks=pytest.mark.nightly)
+
+
+def rarely_but(step: int, rows: Sequence[Any]) -> list[Any]:
+    """Return rows of a parameter of which `make nightly` alone tries all.
+
+    Each so many-th of them is tried in any case.
+    """
+    found = []
+    for number, row in enumerate(rows):
+        if number % step == 0:
+            found.append(row)
+        elif isinstance(row, ParameterSet):
+            marks = (*row.marks, pytest.mark.nightly)
+            found.append(pytest.param(*row.values, id=row.id, marks=marks))
+        else:
+            found.append(rarely(row))
+    return found
 
 
 def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:

@@ -36,8 +36,8 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: +([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDES = [page for page in PAGES if "\n```console" in page.read_text(encoding="utf-8")]
 
-#: Of so many systems and graphs that a walk takes 10 s of CPU.
-LONG = ("own_graph", "which_system")
+#: Of so many systems, graphs or ranks that a walk takes 6 to 15 s of CPU.
+LONG = ("own_graph", "virtual", "which_system")
 
 #: What a block may need -> why it cannot be run here, if it cannot.
 NEEDS: dict[str, Callable[[], str]] = {

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         find_spec("mkdocs") is None or find_spec("mkdocstrings") is None,
         reason="no mkdocs: pip install '.[docs]'",

@@ -60,6 +60,7 @@ async def test_copies_that_end_at_once_are_all_reported(said: BinaryIO) -> None:
         assert statuses == [2] * 8
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cold", [False, pytest.param(True, marks=pytest.mark.cold)])
 async def test_it_ends_and_speaks_as_its_command(
     *, cold: bool, said: BinaryIO, warm_agents: WarmProcess

@@ -92,6 +92,7 @@ def test_files_that_the_readme_names_are_there() -> None:
     assert [n for n in named if "/" in n and not (ROOT / n).exists()] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.netns
 @pytest.mark.untimed  # beside those that have built the wheel
 def test_a_lab_runs_from_an_installed_wheel(installed: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def foreign_folder(folder: Path) -> Path:
 
 @pytest.mark.emulation
 @pytest.mark.untimed
-@pytest.mark.parametrize("kernel", [False, True])
+@pytest.mark.parametrize("kernel", [False, draws.rarely(True)])
 def test_names_of_the_folder_are_imported_by_no_process(
     tmp_path: Path,
     leftovers: Leftovers,

@@ -157,6 +157,7 @@ def test_trainings_of_a_scale_have_seeds_from_that_of_the_file_on() -> None:
     assert [learner.seed for _, learner in smaller] == [7, 8] * len(SCALES)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("short_draws")
 def test_intervals_that_overlap_part_no_rows() -> None:
     first, second = compare_systems(

@@ -245,6 +245,7 @@ def test_limits_are_shares_of_the_path(row: str) -> None:
     assert [*limits.values()] == sorted(limits.values(), reverse=True)
 
 
+@pytest.mark.nightly
 def test_what_came_nearest_is_named() -> None:
     """On this graph the file's learning rate is the best of those that are tried."""
     names = ["dgcl", "data_parallel"]

@@ -24,6 +24,7 @@ from emu.report.system_tables import answer_json
 from emu.report.target_tables import target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads
+from tests import draws
 
 FILE: dict[str, Any] = {
     "cluster": {
@@ -59,6 +60,7 @@ def scenario_of(**keys: Any) -> Scenario:
     return loads(json.dumps({**FILE, "job": {**FILE["job"], **keys}}), name="to.json")
 
 
+@pytest.mark.nightly
 def test_every_row_is_the_simulation_of_what_it_leaves() -> None:
     target = Target(0.5, within=30)
     scenario = scenario_of()
@@ -81,7 +83,7 @@ def test_every_row_is_the_simulation_of_what_it_leaves() -> None:
     assert shared == ["Equal weights, trained once: data_parallel, dgtp, p3.none."]
 
 
-@pytest.mark.parametrize("iterations", [1, 2, 5])
+@pytest.mark.parametrize("iterations", [1, draws.rarely(2), 5])
 def test_no_row_is_slower_than_on_all_machines(iterations: int) -> None:
     """One or two iterations take two machines for data_parallel; the target, three."""
     rates = {**FILE["job"]["rates"], "multiply": "1 ns"}

@@ -91,6 +91,7 @@ def test_degrees_and_readers_are_those_of_the_generated_graph() -> None:
     assert counts.vertices.sum() == drawn.vertices
 
 
+@pytest.mark.nightly
 def test_a_sample_reads_what_its_interval_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -67,9 +67,9 @@ def interrupt(
     ("part", "number"),
     [
         (0, signal.SIGHUP),
-        (0, signal.SIGINT),
-        (1, signal.SIGTERM),
-        (1, signal.SIGHUP),
+        draws.rarely(0, signal.SIGINT),
+        draws.rarely(1, signal.SIGTERM),
+        draws.rarely(1, signal.SIGHUP),
         (2, signal.SIGINT),
         (3, signal.SIGTERM),
     ],

@@ -28,6 +28,7 @@ from emu.report.trace import trace_events
 from emu.runs.result import port_rows
 from emu.testing import two_machine_example
 from emu.trust.audit import audit
+from tests import draws
 from tests.emulation.coordinator.emulated import emulable
 from tests.report.dashboard.replay import Replay
 from tests.report.drawn_run import write_run
@@ -123,7 +124,7 @@ def test_a_live_run_shows_it() -> None:
 
 
 @pytest.mark.emulation
-@pytest.mark.parametrize("latency", [0.0, 0.7])
+@pytest.mark.parametrize("latency", [draws.rarely(0.0), 0.7])
 def test_sockets_keep_to_it(tmp_path: Path, latency: float) -> None:
     problem, realization = example(2)
     links = (replace(problem.cluster.shared_links[0], latency=latency),)

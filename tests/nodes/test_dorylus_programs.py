@@ -233,7 +233,7 @@ def test_one_receiver_per_server_equals_one_process_with_its_reads() -> None:
     assert np.abs(weights - expected).max() <= 1e-12
 
 
-BOTH = pytest.mark.parametrize("model", [(), GAT], ids=["GCN", "GAT"])
+BOTH = pytest.mark.parametrize("model", [(), draws.rarely(GAT)], ids=["GCN", "GAT"])
 
 
 @BOTH

@@ -29,6 +29,7 @@ from emu.report.html.page import report_page, write_report
 from emu.report.lanes import pack, pack_lanes
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.units import format_duration
+from tests import draws
 from tests.browser import Browser, needs_browser
 from tests.integration.scenarios import custom, flow, read
 from tests.report.drawn_run import write_run
@@ -303,7 +304,7 @@ async def test_in_a_browser_a_damaged_run_is_shown_without_complaints(
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [320, 400, 519])
+@pytest.mark.parametrize("width", [320, draws.rarely(400), draws.rarely(519)])
 async def test_on_a_telephone_no_column_is_cut(width: int, tmp_path: Path) -> None:
     run, _ = write_run(tmp_path)
     async with Browser() as browser:

@@ -103,6 +103,7 @@ def test_a_sampler_hands_on_what_it_gets() -> None:
         assert after[number] - before[number] == pytest.approx(growth)
 
 
+@pytest.mark.nightly
 def test_machines_are_drawn_until_the_job_has_room() -> None:
     small = emu.load("testbed_products", SMALL)
     drawn = with_room(small, seed=3)

@@ -78,6 +78,7 @@ def test_replicas_are_the_vertices_within_so_many_hops(layers: int) -> None:
     assert replication_factor(scenario) == pytest.approx(kept / own.vertices)
 
 
+@pytest.mark.nightly
 def test_a_line_through_two_points_has_no_distance() -> None:
     (claim,) = find_claims("dgcl", "figure-10")
     points = [

@@ -67,6 +67,7 @@ def test_what_is_drawn_is_a_scenario_that_can_be_simulated(
     assert np.isfinite(schedule.task_end).all()
 
 
+@pytest.mark.nightly
 def test_jobs_range_from_computing_to_moving_bytes(tmp_path: Path) -> None:
     """The share of the makespan that the busiest port is in use."""
     shares = []

@@ -11,6 +11,7 @@ from tools.studies import virtual_programs
 pytest.importorskip("torch", reason="ranks need torch")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_messages_without_latency_take_what_the_system_takes(tmp_path: Path) -> None:

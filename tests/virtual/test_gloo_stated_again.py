@@ -119,6 +119,7 @@ def test_every_call_is_as_it_is_stated(kind: str, data: st.DataObject) -> None:
     assert network.ends == pytest.approx(ends, rel=1e-6, abs=headers)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_drawn_sums_are_gloo_s_to_the_bit(tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ def test_what_a_tie_decides_does_not_count() -> None:
     assert found.loss > 0.1
 
 
+@pytest.mark.nightly
 def test_a_search_over_placements_moves_the_tasks_itself() -> None:
     sides = read_contestants("round_robin", "ifs")
     # Of many draws the tasks have no room; what this one finds is soon as simple as

@@ -54,6 +54,7 @@ def refused(*arguments: object) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
+@pytest.mark.untimed
 def test_a_command_runs_beside_a_lab_until_it_ends(tmp_path: Path) -> None:
     with lab(tmp_path) as (process, run):
         beside = [*EMU, "exec", str(run), "slow", "--", "sh", "-c"]
@@ -103,6 +104,7 @@ def test_a_lab_that_was_killed_has_ended(tmp_path: Path) -> None:
     assert "there is no such run directory" in refused(tmp_path / "x", "a", "b")[1]
 
 
+@pytest.mark.untimed
 def test_a_command_takes_of_its_machine_s_quota_and_kill_leaves_no_group(
     tmp_path: Path,
 ) -> None:

@@ -171,6 +171,7 @@ lab:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.netns
 @pytest.mark.usefixtures("_a_lab_can_be_had")
 def test_iterations_are_what_a_program_prints_or_what_repeats(tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ def test_tasks_that_wait_for_a_slot_are_named_with_its_holders() -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_hundred_thousand_tasks() -> None:
     """A chain across two machines and back, and nothing about it is quadratic."""
