@@ -33,7 +33,7 @@ from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import fit_note, forecast, judge_lab, predict_lab, unknown
 from emu.lab.samples import PERIOD, Samples
-from emu.lab.setup import COMMAND, cores_here, open_lab, programs_of
+from emu.lab.setup import COMMAND, cores_here, idle_keys, open_lab, programs_of
 from emu.prediction.analysis import traffic as analysis
 from emu.prediction.analysis.traffic import CALL, CONNECTION, OWNER, WAIT, Traffic
 from emu.problem import Schedule
@@ -504,7 +504,10 @@ def _foretell(
     prediction: Schedule | None,
     time_scale: float,
 ) -> Iterator[str]:
-    """Yield what is known of a prediction before its lab runs."""
+    """Yield what is known of a lab and its prediction before it runs."""
+    idle = idle_keys(file)
+    if idle:
+        yield f"changes nothing in a lab: {', '.join(idle)} of machines"
     if prediction is None:
         return
     note = fit_note(file)

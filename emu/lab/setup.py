@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from emu.lab.machines.nic import Sharing, plan_nic
 from emu.lab.machines.programs import PLACES, LabProgram, starts
 from emu.problem.fields.cluster_section import Nic
 from emu.problem.fields.section import Trail
+from emu.problem.fields.suggestion import nearest
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 COMMAND = "command"
 #: Keys of events that no lab has.
 _NOT_OF_LABS = ("link", "cut", "slow", "pause", "kill")
+#: Keys of a cluster that no lab has.
+_BEYOND_NICS = ("links", "racks", "routes")
+#: Keys of machines that a lab reads.
+_READ = ("name", "count", "nic", "cpu")
+_ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 #: What cores may be above those of this computer by what was rounded.
 _ROUNDED = 1.0 + 1e-9
 
@@ -103,6 +110,14 @@ def find_lab_errors(
 def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) beyond the file's words."""
     yield from _machine_errors(file)
+    for key in _BEYOND_NICS:
+        if getattr(file.cluster, key):
+            problem = (
+                "a lab has NICs and no further links: leave it out, emu run and emu "
+                "virtual have them"
+            )
+            yield ("cluster", key), problem
+    yield from _tcp_errors(file.lab.congestion_control)
     for number, event in enumerate(file.events):
         trail: Trail = ("events", number)
         if event.nic is not None:
@@ -143,6 +158,33 @@ def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             problem = "a lab delays no packets: leave it out, emu run emulates it"
             yield (*trail, "nic", "latency"), problem
         yield from _nic_errors(file, (*trail, "nic"), nic)
+
+
+def _tcp_errors(algorithm: str) -> Iterator[tuple[Trail, str]]:
+    """Yield that this kernel has no algorithm of TCP by a name."""
+    with socket.socket() as some_socket:
+        try:
+            # The kernel looks for a module, too, where this user may load one.
+            some_socket.setsockopt(
+                socket.IPPROTO_TCP,
+                socket.TCP_CONGESTION,
+                algorithm.encode(),
+            )
+        except FileNotFoundError:
+            names = _ALGORITHMS.read_text(encoding="utf-8").split()
+            problem = f"this kernel has no {algorithm!r}, {nearest(algorithm, names)}"
+            yield ("lab", "congestion_control"), problem
+        except OSError:
+            # It is there, but not for every user; whether for this one shows later.
+            return
+
+
+def idle_keys(file: LabFile) -> list[str]:
+    """Return the keys of machines that a lab reads nothing of, sorted."""
+    stated: set[str] = set()
+    for machine in file.cluster.machines:
+        stated.update(machine.model_fields_set, machine.model_extra or {})
+    return sorted(stated.difference(_READ))
 
 
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:

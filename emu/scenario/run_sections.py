@@ -6,6 +6,7 @@ Of these ``placement.tasks`` pins tasks: no placement policy may move them.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,7 @@ from emu.problem.fields.quantities import (
     ExpectedNumber,
     ExpectedRatio,
     ExpectedSize,
+    FileName,
     Money,
     Name,
     Ports,
@@ -39,7 +41,7 @@ from emu.problem.fields.quantities import (
     Size,
     TaskName,
 )
-from emu.problem.fields.section import Section
+from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import own_rules
 from emu.scenario.document import Document, Origin
@@ -364,9 +366,9 @@ class SeveralJobsSection(JobSection):
 class ProgramSection(Section):
     """One program, on some machines or on all of them."""
 
-    name: Name
+    name: FileName
     """Name of its output files, with the machine's."""
-    on: Literal["all"] | tuple[Name, ...] = "all"
+    on: Literal["all"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """Machines that run it, once each."""
     run: str = Field(min_length=1)
     """Shell command; ``{rank}``, ``{machine}``, ``{address}`` (its own), ``{machines}``
@@ -492,16 +494,7 @@ class LabFile(FileSection):
 
 def name_errors(file: LabFile) -> Problems:
     """Yield (where, what is wrong and what would be right) of a lab."""
-    machines = file.cluster.names
-    for position, program in enumerate(file.lab.programs):
-        if program.on == "all":
-            continue
-        trail = ("lab", "programs", position, "on")
-        for name in program.on:
-            if name not in machines:
-                problem = f"no machine {name!r}, {nearest(name, machines)}"
-                yield trail, problem
-
+    yield from _program_errors(file)
     lab = file.lab
     if lab.prediction is None:
         if lab.expect.prediction is not None:
@@ -519,6 +512,38 @@ def name_errors(file: LabFile) -> Problems:
     if last is not None and last not in names:
         words = nearest(last, names) if names else "and there are none: leave it out"
         yield ("lab", "until"), f"no program {last!r}, {words}"
+
+
+def _program_errors(file: LabFile) -> Problems:
+    """Yield likewise names of programs and variables, and where programs run."""
+    taken = set()
+    for position, program in enumerate(file.lab.programs):
+        trail: Trail = ("lab", "programs", position)
+        if program.name in taken:
+            problem = (
+                f"two programs are called {program.name!r}, and would write one log: "
+                "name each otherwise"
+            )
+            yield (*trail, "name"), problem
+        taken.add(program.name)
+        for variable in program.env:
+            if not variable or "=" in variable:
+                problem = f"{variable!r} names no variable: write a name without ="
+                yield (*trail, "env", variable), problem
+        if program.on != "all":
+            yield from _place_errors(file, (*trail, "on"), program.on)
+
+
+def _place_errors(file: LabFile, trail: Trail, names: tuple[str, ...]) -> Problems:
+    """Yield likewise machines of a program that there are none of, or twice."""
+    machines = file.cluster.names
+    counts = Counter(names)
+    for name, count in counts.items():
+        if name not in machines:
+            yield trail, f"no machine {name!r}, {nearest(name, machines)}"
+        elif count > 1:
+            problem = f"{name!r} occurs {count} times: a machine runs a program once"
+            yield trail, problem
 
 
 class UntilSection(Section):

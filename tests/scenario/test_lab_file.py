@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.lab.setup import find_lab_errors
+from emu.lab.setup import find_lab_errors, idle_keys
 from emu.scenario.scenario_file import list_labs, load, load_lab
 from emu.scenario.schema import file_schema
 
@@ -35,6 +35,10 @@ LAB: dict[str, Any] = {
     },
     "events": [{"at": "1 s", "machine": "slow", "nic": "5 Mbit/s"}],
 }
+
+
+RACK = {"name": "r", "machines": ["slow"], "uplink": "1 MB/s"}
+ROUTE = {"from": "fast0", "to": "slow", "through": ["out", "in"]}
 
 
 def _mappings(value: Any, trail: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -103,6 +107,16 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> None:
         (("lab", "until"), "trainre", '"until": "trainre"'),
         (("lab", "programs", 0, "on"), ["m9"], '"on": ['),
         (("lab", "programs", 0, "run"), "serve {ranks}", "{"),
+        (("lab", "programs", 0, "on"), [], '"on": ['),
+        (("lab", "programs", 0, "on"), ["slow", "slow"], '"on": ['),
+        (("lab", "programs", 0, "name"), "trainer", '"name": "trainer"'),
+        (("lab", "programs", 0, "name"), "../store", '"name": "../store"'),
+        (("lab", "programs", 1, "env"), {"": "x"}, '"": "x"'),
+        (("lab", "programs", 1, "env"), {"A=B": "x"}, '"A=B": "x"'),
+        (("lab", "congestion_control"), "nope", '"congestion_control": "nope"'),
+        (("cluster", "links"), [{"name": "l", "bandwidth": "1 MB/s"}], '"links": ['),
+        (("cluster", "racks"), [RACK], '"racks": ['),
+        (("cluster", "routes"), [ROUTE], '"routes": ['),
     ],
 )
 def test_what_no_lab_can_be_names_its_line(
@@ -119,6 +133,15 @@ def test_what_no_lab_can_be_names_its_line(
 
     assert path.read_text().splitlines()[error.line - 1].strip().startswith(line)
     assert CliRunner().invoke(app, ["validate", str(path)]).exit_code == 2
+
+
+def test_keys_that_no_lab_reads_are_known(tmp_path: Path) -> None:
+    lab = copy.deepcopy(LAB)
+    assert idle_keys(load_lab(_written(lab, tmp_path))) == []
+
+    lab["cluster"]["machines"][0] |= {"cpu": 1, "memory": "4 GB", "fpga": 2}
+    lab["cluster"]["machines"][1] |= {"speed": 2.0, "memory": "1 GB"}
+    assert idle_keys(load_lab(_written(lab, tmp_path))) == ["fpga", "memory", "speed"]
 
 
 @pytest.mark.parametrize("name", ["a-1", "a.b", "A9", "-", "7"])

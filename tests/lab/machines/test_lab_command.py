@@ -50,9 +50,11 @@ def invoke(folder: Path, text: str, *arguments: str) -> tuple[int, str, Path]:
 
 @pytest.mark.untimed
 def test_a_command_runs_on_every_machine(tmp_path: Path) -> None:
-    code, output, runs = invoke(tmp_path, CLUSTER, "--", "sh", "-c", "hostname; nproc")
+    cluster = CLUSTER.replace("name: slow,", "name: slow, memory: 4 GB, speed: 2.0,")
+    code, output, runs = invoke(tmp_path, cluster, "--", "sh", "-c", "hostname; nproc")
 
     assert code == 0, output
+    assert "changes nothing in a lab: memory, speed of machines" in output
     assert (runs / "command-slow.log").read_text().startswith("slow\n")
     with np.load(runs / "traffic.npz") as traffic:
         assert (traffic["packets"].size, traffic["messages"].size) == (0, 0)
