@@ -194,9 +194,8 @@ class Experiment:
         """
 
         def part(first: int, began: float) -> Schedule:
-            is_simulated = first == self.first and began == self.began
             # The first attempt is the schedule itself: it need not be simulated again.
-            if schedule is not None and is_simulated:
+            if schedule is not None and began == self.began:
                 return schedule
             rest = self.beginning_at(first, began)
             return rest.simulate()

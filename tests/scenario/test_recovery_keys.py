@@ -146,6 +146,17 @@ def test_a_copy_beside_what_it_copies_is_one_error(
         placed(more, machines)
 
 
+@pytest.mark.parametrize(("more", "optimal"), [("", True), (PEER, False)])
+def test_no_search_proves_what_is_best_with_copies(
+    more: str,
+    optimal: bool,  # noqa: FBT001 -- a parameter of the test
+) -> None:
+    """It simulates the job without them."""
+    text = CASES["dgtp"].replace("count: 3", "count: 2").replace("round_robin", "best")
+    experiment = prepare(loads(f"name: dgtp\n{text}\n{more}\n"))
+    assert experiment.placing["optimal"] == optimal
+
+
 def test_functions_keep_no_copies() -> None:
     tasks = prepare(stated("dorylus", PEER)).tasks
     assert (tasks["wu0"], tasks["wu0.copy"]) == ("ps", "g0")

@@ -399,6 +399,10 @@ def test_keys_are_described_below_them_in_their_sections_and_those_extended() ->
 
     assert defined["Resources"]["properties"]["memory"]["description"] == text
     assert "description" in _schema()["properties"]["placement"]
+    # Those that may be written shorter as well, such as the NIC of a machine.
+    for section in defined.values():
+        for key, value in section.get("properties", {}).items():
+            assert "description" in value, key
 
 
 def test_a_section_made_at_a_prompt_is_without_descriptions() -> None:
