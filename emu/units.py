@@ -18,6 +18,8 @@ from typing import TypeAlias
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
 
+#: From here on a float has no digit behind the point, and most are not its own.
+_MOST_EXACT = 1e15
 #: A number that is not zero: a digit above that stands before its exponent.
 _NOT_ZERO = re.compile(r"[^eE]*[1-9]")
 
@@ -155,7 +157,7 @@ class Quantity:
                 unit = larger
         numerator, denominator = self.units[unit]
         ratio = value * denominator / numerator
-        if abs(ratio) >= 10**digits:
+        if 10**digits <= abs(ratio) < _MOST_EXACT:
             return f"{ratio:,.0f} {unit}"
         return f"{ratio:.{digits}g} {unit}"
 

@@ -7,12 +7,13 @@ itself gets a form that shared links have, too. Routes of the same links are one
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
 from emu.interchange.topology import Topology, Wire
 from emu.interchange.workload import Data
+from emu.names import check_name
 from emu.problem.links import NO_ROUTE
 from emu.units import DURATION, RATE
 
@@ -24,6 +25,8 @@ Through: TypeAlias = tuple[str, ...]
 Routes: TypeAlias = Mapping[Ends, list[str]]
 
 _INFINITE = float("inf")
+#: Characters of a name of a machine or link in a scenario.
+_MOST_LETTERS = 100
 _UNSHARED = "rate of a flow for itself, which those of the same two machines share"
 
 
@@ -72,6 +75,7 @@ def cluster_keys(topology: Topology) -> Data:
         machine = _machine(name, nic, topology)
         keys["machines"].append(machine)
     link_names = _link_names(throughs, topology)
+    _check_names(topology, [*topology.machines, *link_names])
     links = [_link(name, topology) for name in link_names]
     if links:
         keys["links"] = links
@@ -99,6 +103,21 @@ def _check_routes(topology: Topology, routes: Routes) -> None:
                 raise topology.error(f"link {name} has no bandwidth")
             if not 0 <= wire.latency < DURATION.limit:
                 raise topology.error(f"link {name} has a latency of {wire.latency} s")
+
+
+def _check_names(topology: Topology, names: Iterable[str]) -> None:
+    """Raise DataError where a scenario has no such names."""
+    for name in names:
+        # The scenario refuses them as well, in each of its routes.
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise topology.error(f"has a name that is refused: {error}") from error
+        if len(name) > _MOST_LETTERS:
+            raise topology.error(
+                f"has a name of {len(name)} characters, at most {_MOST_LETTERS} are "
+                f"read: {name:.40}"
+            )
 
 
 def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str]]:

@@ -447,6 +447,9 @@ def _amount(physical: Reading, key: str) -> float:
         known = ", ".join(_UNITS)
         raise ValueError(f"{key} is in {choice!r}, write {known}")
     number = amount.number(choice)
+    # It would stand for one that is not stated.
+    if key == "bandwidth" and not number:
+        raise ValueError(f"{key} is 0 {choice}, write more than that")
     return number * _UNITS[choice]
 
 

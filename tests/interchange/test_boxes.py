@@ -229,6 +229,8 @@ def test_host_lists_are_expanded(ranges: list[tuple[int, int]], width: int) -> N
         (TREE.replace("[00-02]", "[0-99999999]"), "more machines than are read"),
         ("SwitchName=s0 Nodes\n", "line 1: found 'Nodes'"),
         (TREE + "SwitchName=s9 \\\nNodes=tux00=7\n", "line 6: found 'Nodes=tux00=7'"),
+        (TREE.replace("tux", "t\0"), "name that is refused: 't\\\\x0000' holds what"),
+        (TREE.replace("tux", "t" * 99), "has a name of 101 characters, at most 100"),
         (TREE + "SwitchName=s9 Nodes=[0-x] \\", "line 6: found [0-x], write [0-5,12]"),
     ],
 )
@@ -241,6 +243,7 @@ def test_a_tree_that_cannot_be(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         makespan({"file": str(path), **answers}, [("tux00", "tux01", 1.0)])
     assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 NETWORK = """\

@@ -235,6 +235,8 @@ LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
          "link lo is WIFI, whose stations share it by their rates"),
         ("cut", platform(HOSTS)[:-20], "is damaged"),
         ("fabric.json", json.dumps(FABRIC | {"edges": []}), "are not joined"),
+        ("ring.json", json.dumps(PAIRS).replace("0.005", "0.0"),
+         "bandwidth is 0 gigabytes_per_second, write more than that"),
         ("fabric.json", json.dumps(FABRIC | {"links": []}), "link 'wire', which"),
         ("fabric.json", json.dumps(FABRIC | {"devices": [SWITCH]}),
          "there is no instance 'host' of a device in the file"),

@@ -218,6 +218,9 @@ def test_formats_for_people() -> None:
     assert format_duration(0.015) == "15 ms"
     assert format_duration(38.0) == "38 s"
     assert format_duration(float("nan")) == "-"
+    # 300 digits are of no use, and most of them no more than a float's rounding.
+    assert format_duration(1.25e305) == "1.25e+305 s"
+    assert format_duration(1.25e14) == "125,000,000,000,000 s"
     assert format_ratio(0.0123) == "+1.23 %"
     assert format_ratio(-5e-5) == "-0.005 %"
     assert format_ratio(2.2e-16) == "0 %"
