@@ -71,34 +71,35 @@ def _chances_to_meet(walkers: _Walkers) -> Floats:
         share = max(len(train), 1)
         chances[train, column] = min(1.0, plan.batch_size / share)
 
-    degrees = structure.degrees[:, np.newaxis]
+    # Vertices without neighbours draw none: the 1 only spares a division by 0.
+    degrees = np.maximum(structure.degrees, 1)[:, np.newaxis]
+    # In place: new memory for every step took as long as the steps.
+    draws = np.empty_like(chances)
     hops = len(plan.fanouts)
     for hop in range(1, hops + 1):
         fanout = plan.hop_fanout(hop)
-        # Vertices without neighbours draw none: the 1 only spares a division by 0.
-        drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
-        draws = chances * drawn_share
-        chances = 1.0 - _chances_to_miss(structure, draws, 1.0 - chances)
+        drawn_share = np.minimum(1.0, fanout / degrees)
+        np.multiply(chances, drawn_share, out=draws)
+        misses = np.subtract(1.0, chances, out=chances)
+        _draw_neighbours(structure, draws, misses)
+        np.subtract(1.0, misses, out=chances)
     return chances
 
 
-def _chances_to_miss(
-    structure: Structure,
-    draws: Floats,
-    misses: Floats,
-) -> Floats:
-    """Return the probability that batches have not met each vertex after a hop.
+def _draw_neighbours(structure: Structure, draws: Floats, misses: Floats) -> None:
+    """Turn the chances that batches miss each vertex into those behind a hop.
 
-    ``draws``: that a vertex draws any one of its neighbours; ``misses``: before it,
-    which are overwritten. Both, and the result, of shape (vertices, samplers).
+    ``draws``: that a vertex draws any one of its neighbours, overwritten as ``misses``
+    are. Both of shape (vertices, samplers).
     """
     if isinstance(structure, DrawnStructure):
         # Its edges are drawn themselves: a mean over them stands for their product.
         for column, drawing in enumerate(draws.T):
             hits = structure.expect_hits(drawing * structure.degrees)
             misses[:, column] *= np.exp(-hits)
-        return misses
+        return
 
+    factors = np.subtract(1.0, draws, out=draws)
     vertices, samplers = draws.shape
     lib.missed(
         pointer(structure.indptr),
@@ -106,10 +107,9 @@ def _chances_to_miss(
         pointer(structure.indices),
         structure.indices.itemsize == 8,
         samplers,
-        pointer(draws),
+        pointer(factors),
         pointer(misses),
     )
-    return misses
 
 
 def chance_to_meet(

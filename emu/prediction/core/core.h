@@ -748,7 +748,7 @@ void compressed(const void *sources, const void *destinations, bool wide_ends,
 /* Walks that `missed` takes over the edges at once, at most. */
 enum { MISSED_AT_ONCE = 4 };
 void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
-            int64_t walks, const double *draws, double *misses);
+            int64_t walks, const double *factors, double *misses);
 void count_owned(const void *vertices, bool wide, int64_t size, const bool *counted,
                  const int32_t *owner, int64_t *counts);
 void count_asked(const void *vertices, bool wide, int64_t size, const int32_t *owner,
