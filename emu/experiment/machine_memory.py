@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for
+from emu.graph_data.sampling import bounds_of, entries_of
 from emu.problem import Schedule
 from emu.scenario import Experiment
 from emu.systems.cache_section import cache_bytes
@@ -65,7 +66,7 @@ class _Payloads:
         sent = np.where(is_sent, volumes, 0.0)
         self._largest = sent.max(axis=1)[self._edges]
         self._totals = sent.sum(axis=1)[self._edges]
-        self._edge_of = edge
+        self._bounds = bounds_of(is_sent.sum(axis=1))
         self._sizes = volumes[edge, iteration]
         self._starts = schedule.task_start[source, iteration]
         self._ends = ends
@@ -90,8 +91,9 @@ class _Payloads:
 
         ``is_asked``: a mark per edge of the job.
         """
-        rows = is_asked[self._edge_of]
-        if not rows.any():
+        # A mark for each payload, machine by machine, took a third of the time.
+        _, rows = entries_of(self._bounds, np.flatnonzero(is_asked))
+        if not rows.size:
             return 0.0
 
         sizes = self._sizes[rows]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emu.problem import Edge, Job, Profile, Realization, Task
 
 Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 #: Kind of the gate that lasts until its job may begin.
 RELEASE = "release"
@@ -164,16 +165,19 @@ def repeat(job: Job, realization: Realization) -> Profile:
     Searches draw iterations from it: beyond its last one a task of a short job would
     take no time.
     """
-    rounds_of_edges = [job.rounds[edge.source] for edge in job.edges]
+    rounds = np.array(job.rounds)
+    # Mostly none is shorter, and 33,000 edges of 64 machines need no copy.
+    if rounds.min() >= realization.times.shape[1]:
+        return Profile(realization.times, realization.volumes)
+    rounds_of_edges = rounds[job.columns.source]
     return Profile(
-        times=_repeat_rows(realization.times, counts=job.rounds),
+        times=_repeat_rows(realization.times, counts=rounds),
         volumes=_repeat_rows(realization.volumes, counts=rounds_of_edges),
     )
 
 
-def _repeat_rows(rows: Floats, counts: Sequence[int]) -> Floats:
+def _repeat_rows(rows: Floats, counts: Ints) -> Floats:
     """Return rows of the same length, in each its first columns over and over."""
-    lengths = np.array(counts, dtype=np.int64)
-    lengths = np.maximum(lengths, 1)  # a row without any keeps its first column
+    lengths = np.maximum(counts, 1)  # a row without any keeps its first column
     columns = np.arange(rows.shape[1]) % lengths[:, None]
     return np.take_along_axis(rows, columns, axis=1)
