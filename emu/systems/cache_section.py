@@ -123,6 +123,9 @@ class CachedSection(TrainingSection):
                 "share": cache.share or 0.0,
                 "window": cache.window or 0,
                 "homes": homes,
+                # As `settle_caches` has it: settings that it leaves as they are need no
+                # second count of what is sent.
+                "first": 0,
             }
         }
 
@@ -434,7 +437,7 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     if cache.policy == HOT:
         owner = np.asarray(dataset.owner)
         # Of the whole job, where this is what is left of it after a restart.
-        batches = settings["cache"].get("first", 0) + job.iterations
+        batches = settings["cache"]["first"] + job.iterations
         for number, sampler in enumerate(samplers):
             opened = open_cache(
                 dataset,

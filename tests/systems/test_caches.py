@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from emu.errors import EmulatorError, InfeasiblePlacement, ScenarioError
 from emu.graph_data import BatchPlan, CachePlan, choose_rows, count_samples, open_for
 from emu.scenario import Scenario, prepare
-from emu.scenario.realize import build_job
+from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load, loads
 from emu.scenario.setup import setup_rows
 from emu.systems.cache_section import CACHED, cache_figures, leave_room
@@ -20,6 +21,7 @@ DATA = [
     pytest.mark.data,
     pytest.mark.skipif("EMU_DATA" not in os.environ, reason="EMU_DATA names no graphs"),
 ]
+REALIZE = "emu.scenario.experiment.realize"
 TEXT = """
 cluster: {machines: [{name: m, count: 3, nic: 1 Gbit/s, memory: 1 MB}]}
 job:
@@ -54,6 +56,19 @@ job:
 def scenario(*changes: str) -> Scenario:
     """Return a scenario of four samplers, two on one of three machines."""
     return load(loads(TEXT), changes)
+
+
+def test_what_is_sent_is_counted_once_where_samplers_stand_as_presumed() -> None:
+    machines = "cluster.machines=[{name: m, count: 3, nic: 1 Gbit/s}]"
+    asking = load(loads(ASKING), [machines])
+    with patch(REALIZE, wraps=realize) as counting:
+        ready = prepare(asking)
+    assert ready.problem.job.settings["cache"]["homes"] == [0, 1, 2]
+    assert counting.call_count == 1
+
+    with patch(REALIZE, wraps=realize) as counting:
+        prepare(scenario())
+    assert counting.call_count == 2  # two samplers stand beside other stores
 
 
 @pytest.mark.parametrize("policy", ["degree", "vip", "lru", "window"])
