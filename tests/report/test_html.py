@@ -24,7 +24,12 @@ from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.analysis.throughput import pace
 from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
-from emu.report.html.chart_data import rates_by_bytes, thin, training_data
+from emu.report.html.chart_data import (
+    chart_data,
+    rates_by_bytes,
+    thin,
+    training_data,
+)
 from emu.report.html.page import report_page, write_report
 from emu.report.lanes import pack, pack_lanes
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -83,6 +88,14 @@ def test_moved_rates_amount_to_the_bytes_that_arrived(tmp_path: Path) -> None:
     for e, n in late.flows():
         expected[list(late.problem.hops[e])] += late.flow_bytes[e, n]
     np.testing.assert_allclose(through, expected, rtol=1e-9)
+
+
+def test_edges_of_a_page_lead_where_their_names_say(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    data = chart_data(load_run(run))
+    tasks = [task["name"] for task in data["tasks"]]
+    ways = [f"{tasks[source]}->{tasks[target]}" for source, target, _ in data["edges"]]
+    assert ways == [name for *_, name in data["edges"]]
 
 
 def test_the_page_is_whole_and_escapes_what_it_shows(tmp_path: Path) -> None:

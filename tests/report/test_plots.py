@@ -15,7 +15,7 @@ from emu.prediction.simulation import simulate
 from emu.report.many_runs import write_pair
 from emu.report.plot_curves import bars, cdf, ports
 from emu.report.plot_style import Window
-from emu.report.plots import FIGURES, plot
+from emu.report.plots import FIGURES, _box, plot
 from emu.runs.intervals import interval, pair
 from emu.testing import two_machine_example
 from tests.report.recorded import with_deaths, write_run
@@ -54,6 +54,12 @@ def test_gantt_has_a_bar_per_task_and_flow(run: Path, tmp_path: Path) -> None:
         flows = sum(n for key, n in bars.items() if key.startswith(f"{name}-flows-"))
         assert flows == 2 * len(made.flows()), "where they leave and where they arrive"
     assert {"emulated time (s)", "w0", "m1 out", "critical path"} <= texts(out)
+
+
+def test_a_bar_is_drawn_in_the_middle_of_its_row() -> None:
+    corners = _box(1.0, end=3.0, row=5, thickness=0.5)
+    assert corners.min(axis=0).tolist() == [1.0, 4.75]
+    assert corners.max(axis=0).tolist() == [3.0, 5.25]
 
 
 def test_gantt_shades_the_attempts_before_the_last(tmp_path: Path) -> None:

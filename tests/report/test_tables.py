@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from emu.report.comparison import (
 from emu.report.explanation_tables import (
     job_line,
     length_text,
+    moves_line,
     placement_table,
     placing_line,
     print_placing,
@@ -517,9 +519,16 @@ def test_what_a_death_costs_sums_to_the_makespan(makespan: float, rest: str) -> 
 
 def test_what_rounding_left_is_no_row_of_the_error_budget() -> None:
     budget = {"loop lag": 2e-3, "compute overrun": -1e-17, "shaping": 0.0}
-    table = budget_table({"replayed_makespan": 1.0, "error_budget": budget})
+    table = budget_table({"replayed_makespan": 4.0, "error_budget": budget})
 
-    assert [*table.columns[0].cells] == ["loop lag"]
+    cells = [list(column.cells) for column in table.columns]
+    assert cells == [["loop lag"], ["+2 ms"], ["+0.05 %"]]
+
+
+def test_moves_say_how_much_of_the_job_they_save() -> None:
+    moves: Any = SimpleNamespace(steps=[0, 0], count=2, before=8.0, makespan=6.0)
+    explanation: Any = SimpleNamespace(moves=moves)
+    assert moves_line(explanation) == "These 2 moves: 25 % shorter, 8 s -> 6 s"
 
 
 def test_moves_are_listed_once_with_the_policies_that_they_are_under() -> None:
@@ -545,6 +554,7 @@ def test_coflows_are_shown_by_their_mean_and_by_most_of_them() -> None:
         candidate_of("ifs", "oes", {0: 10.0}, coflows=later),
         candidate_of("etp", "oes", {0: 11.0}, coflows=times),
     ]
+    assert [candidate_json(row, rows[0])["coflows"] for row in rows] == [later, times]
     *_, table = comparison_tables(rows)
     first, second = _shown(table)[-2:]
 

@@ -32,6 +32,7 @@ def test_both_runs_are_there(run: Path, tmp_path: Path) -> None:
         "simulated: m0",
         "simulated: m1",
     ]
+    assert min(trace.processes) == 1, "0 is the process of what idles"
     shown = trace_reader.names(trace)
     assert shown["w0 0"] == 2, "once emulated, once simulated"
     assert shown["s1->w0 2"] == 4, "where it leaves and where it arrives, in both"
