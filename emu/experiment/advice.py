@@ -24,7 +24,6 @@ from emu.problem.fields.quantities import combine, write_times
 from emu.runs.intervals import interval, pair
 from emu.runs.result import Result
 from emu.scenario import Scenario, build_job, load, prepare
-from emu.scenario.machine_choice import machines_words
 from emu.scenario.virtual_training import progress_along, trains
 from emu.systems import Edit
 from emu.training.looks import hold
@@ -316,8 +315,7 @@ class _Levers:
             answers[0].checked()
         # Other figures may make other machines the best.
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))
-        placing_words = machines_words(best.timed.placing)
-        words = f"{choice.row} {placing_words}"
+        words = choice.name_on(best.timed.placing)
         return best.judge(terms, passes), words
 
     def find_winner(self, edit: Edit) -> Choice:

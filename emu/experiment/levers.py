@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
@@ -72,6 +73,18 @@ class Lever:
         return f"{self.name} {side} {self.write(value)}"
 
 
+def _write_factor(factor: float) -> str:
+    """Return three digits of a factor, rounded away from 1: it holds from there on."""
+    unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
+    units = round(factor / unit, 6)  # of 1.22 they are 122, and not a little more
+    units = math.ceil(units) if factor > 1 else math.floor(units)
+    return f"{units * unit:.3g}"
+
+
+def _write_speed(factor: float) -> str:
+    return f"{_write_factor(factor)} x as fast"
+
+
 def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
     """Yield the figures of a file that may change an advice.
 
@@ -94,7 +107,7 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
                     edit[f"job.rates.{name}"] = write_times(seconds)
             return edit
 
-        yield Lever("collecting", collect, "{:.2g} x as fast".format)
+        yield Lever("collecting", collect, _write_speed)
     if priced:
         prices = [machine.price or 0.0 for machine in cluster.machines]
         dearest = max(prices)
@@ -104,7 +117,10 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
         def price(factor: float) -> Edit:
             return {key: PRICE.exact(dearest * factor)}
 
-        yield Lever("the dearest machines", price, "{:.2g} x their price".format)
+        def write_price(factor: float) -> str:
+            return f"{_write_factor(factor)} x their price"
+
+        yield Lever("the dearest machines", price, write_price)
 
 
 def _list_widths(scenario: Scenario) -> Iterator[Lever]:
@@ -172,4 +188,4 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
             now=longest or _LATENCY,
         )
     if nics or cluster.links:
-        yield Lever("network", speed_up, "{:.2g} x as fast".format)
+        yield Lever("network", speed_up, _write_speed)

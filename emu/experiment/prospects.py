@@ -160,7 +160,11 @@ class Choice:
     @property
     def name(self) -> str:
         """System, machines and settings, in words."""
-        words = [f"{self.row} {machines_words(self.answer.placing)}"]
+        return self.name_on(self.answer.placing)
+
+    def name_on(self, placing: Mapping[str, Any]) -> str:
+        """Return its name on the machines of another placement."""
+        words = [f"{self.row} {machines_words(placing)}"]
         for key, value in self.settings.items():
             words.append(f"{key} {words_of(value)}")
         return ", ".join(words)

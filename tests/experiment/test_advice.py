@@ -223,6 +223,8 @@ def test_what_changes_an_advice_is_a_crossover(monkeypatch: pytest.MonkeyPatch) 
     (change,) = found.changes
     leave_changes_out(monkeypatch)
 
+    # A rival is named with the settings by which it wins.
+    assert ", cache degree " in change
     words = r"collecting down to (\S+) x as fast: (\S+) on "
     factor, rival = re.findall(words, change)[0]
     assert rival != found.best.row

@@ -128,3 +128,25 @@ def test_widths_are_whole_and_end_where_a_file_does() -> None:
     assert wide.ends == [500, 10_000]
     narrow = Lever("w", lambda _: {}, str, now=1, whole=True)
     assert narrow.ends == [16]
+
+
+@pytest.mark.parametrize(
+    ("factor", "written"),
+    [
+        (1.2211, "1.23"),
+        (1.22, "1.22"),
+        (1.004, "1.01"),
+        (15.91, "16"),
+        (0.8167, "0.816"),
+        (0.816, "0.816"),
+        (0.0712345, "0.0712"),
+    ],
+)
+def test_a_factor_is_written_where_it_holds_already(
+    factor: float, written: str
+) -> None:
+    """Rounded to the nearest, 1.2211 is a network under which nothing has changed."""
+    _, found = levers()
+    assert found["network"].write(factor) == f"{written} x as fast"
+    assert found["collecting"].write(factor) == f"{written} x as fast"
+    assert found["the dearest machines"].write(factor) == f"{written} x their price"
