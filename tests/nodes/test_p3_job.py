@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,17 @@ def test_what_is_left_after_a_cut_learns_what_the_whole_job_has(
     if late:
         with pytest.raises(ValueError, match="state without gradient 2 of own"):
             drive(job, cut=3, kept=whole)
+
+
+def test_a_trial_that_ends_early_has_stepped_with_what_is_through() -> None:
+    pipeline = PIPELINES["A"]
+    job = loads(TEXT, ["job.pipeline=A"]).to_job()
+    run = drive(replace(job, iterations=6))
+
+    steps = 6 - pipeline.depth
+    expected, _ = reference_training(job.settings, steps, pipeline.missed)
+    np.testing.assert_allclose(parameters(run), expected, rtol=1e-12, atol=1e-12)
+    assert 0 < steps < 6 < job.iterations
 
 
 def test_a_sampler_counts_inputs_and_the_edges_of_the_first_layer() -> None:

@@ -30,7 +30,7 @@ from emu.emulation.wire.messages import (
     TaskEnded,
 )
 from emu.emulation.wire.process_spec import HostSide
-from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.problem.job import TIMED
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes import runtime, task_runner, timed
@@ -600,6 +600,30 @@ async def test_bursts_are_held_against_real_bytes_per_wall_second() -> None:
     ends = EdgeEnds(spec, lambda _: None, lambda _: None)
 
     assert ends.server.rates == {3: 15.0}
+
+
+@pytest.mark.parametrize(
+    ("stopped", "status", "said"), [(False, 1, "process w0: gone\n"), (True, 0, "")]
+)
+async def test_a_process_fails_with_what_ended_it_unless_it_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    stopped: bool,
+    status: int,
+    said: str,
+) -> None:
+    async def lose(*_: Any, **__: Any) -> None:
+        raise NodeLost("gone")
+
+    monkeypatch.setattr(runtime, "connect_control", lose)
+    spec = replace(process_spec("w0", process_task("x:X")), host=HOST)
+    process = runtime.NodeProcess(spec, runtime.Surroundings({}), Line([spec]))
+    process.stopped = stopped
+
+    assert await process.exit_status() == status
+    assert capsys.readouterr().err == said
+    process._compute.shutdown()
 
 
 def test_without_memory_for_rings_a_process_says_so(

@@ -11,12 +11,14 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
 
 from emu.emulation.launch.fork import ForkServer
+from emu.emulation.launch.fork_server import pack
 from emu.host.interruption import StopWatch
 from tests.emulation.launch.specs import process_spec
 
@@ -215,6 +217,19 @@ def test_of_two_ends_of_a_server_the_first_is_the_cause() -> None:
     ends.server._lose("the fork server was killed")
 
     assert ends.lost == ["it did not import torch"]
+
+
+def test_a_server_is_asked_to_kill_its_own_processes_alone() -> None:
+    """A server that has not started has none."""
+    ends = Ends()
+    ends.server.kill("w0")
+    written: list[bytes] = []
+    ends.server._writer = cast("Any", SimpleNamespace(write=written.append))
+    ends.server._alive = {"w0"}
+    for process in ("w1", "w0"):
+        ends.server.kill(process)
+
+    assert written == [pack({"kill": "w0"})]
 
 
 async def test_server_that_is_stopped_is_ended_all_the_same(
