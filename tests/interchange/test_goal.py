@@ -66,6 +66,13 @@ def test_a_schedule_by_hand(tmp_path: Path) -> None:
     assert makespan(less, tmp_path / "less.goal") == pytest.approx(5e-6)
 
 
+def test_a_calc_has_no_use_for_a_tag(tmp_path: Path) -> None:
+    path = tmp_path / "tags.goal"
+    calcs = "a: calc 50 cpu 0\nb: calc 30 tag 7\nc: calc 20 cpu 1 tag 8\n"
+    path.write_text(f"num_ranks 1\nrank 0 {{\n{calcs}}}\n")
+    assert read_workload(path).left_out["tag of a calc"] == 2
+
+
 def test_what_starts_with_others_waits_for_all_that_these_wait_for(
     tmp_path: Path,
 ) -> None:

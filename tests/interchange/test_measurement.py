@@ -143,7 +143,7 @@ def written_times(folder: Path, times: Sequence[float]) -> Path:
         ([5.0, *[1.0, 1.02] * 3], 1),
         ([0.1, *[1.0, 1.02] * 3], 1),
         ([5.0, 3.0, *[1.0, 1.02, 0.97] * 4], 2),
-        ([3.0, 1.0], 1),
+        ([0.3, 0.1], 1),
         # By turns, bit by bit, few of any length, and a later outlier.
         ([1.5, 0.5] * 10, 0),
         # More than a quarter is no beginning.

@@ -10,7 +10,7 @@ import pytest
 
 import emu
 from emu.errors import PlacementError, ScenarioError
-from emu.interchange.simgrid import read_platform
+from emu.interchange.simgrid import _rate, read_platform
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -264,3 +264,17 @@ def test_a_topology_that_cannot_be(
     assert problem in str(caught.value)
     assert caught.value.key == "cluster.topology"
     assert str(caught.value).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("125MBps", 125e6),
+        ("1Gbps", 125e6),
+        (" 1.25e8 ", 125e6),
+        ("3KiBps", 3072.0),
+        ("16Kibps", 2048.0),
+    ],
+)
+def test_rates_of_simgrid_are_of_bytes_or_bits(text: str, rate: float) -> None:
+    assert _rate(text) == rate

@@ -271,6 +271,19 @@ def test_a_workflow_by_hand(tmp_path: Path, content: Any) -> None:
         assert workload.left_out["avgCPU of a task"] == 1
 
 
+def test_a_file_of_two_sizes_has_that_of_the_first_task(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    text = json.dumps(OLD)
+    first, read, _ = text.partition('"link": "input", "name": "f", "size": 3000')
+    other = read.replace("3000", "5000")
+    file.write_text(first + text.removeprefix(first).replace(read, other))
+
+    kind = "size of a file that another task stated otherwise"
+    assert read_workload(file).left_out[kind] == 1
+    file.write_text(text)
+    assert kind not in read_workload(file).left_out
+
+
 def test_a_task_without_a_time_is_counted(tmp_path: Path) -> None:
     file = tmp_path / "w.json"
     file.write_text(json.dumps(OLD).replace('"runtime": 2.5, ', ""))

@@ -56,6 +56,16 @@ def test_one_value_counts_for_every_iteration() -> None:
     ]
 
 
+def test_a_job_runs_as_long_as_the_task_that_runs_most_often() -> None:
+    once = Task("once", "task", iterations=1)
+    often = Task("often", "task", iterations=7)
+    tasks = [CustomTask(task, 1.0) for task in (once, often, Task("else", "task"))]
+    job = custom_job(tasks, [], 3)
+
+    assert job.iterations == 7
+    assert list(job.rounds) == [1, 7, 3]
+
+
 def test_more_values_than_iterations_are_cut() -> None:
     short = custom_job(TASKS, FLOWS, 2)
     assert custom_realization(short, TASKS, FLOWS).times[1].tolist() == [1, 2]

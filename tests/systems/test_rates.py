@@ -192,6 +192,19 @@ def test_whole_graphs_take_the_products_of_all_vertices() -> None:
     assert loops in {edges, edges - dataset.vertices}
 
 
+def test_attention_takes_two_products_with_a_vector_for_each_edge() -> None:
+    """And twice as many back: of 8 numbers for a hidden layer, then of the classes."""
+    model = {"kind": "gat", "hidden": 8, "layers": 2}
+    scenario = scenario_of("dorylus", model=model)
+    dataset = open_for(build_job(scenario).settings)
+    kinds, counts = operations_of(scenario)
+    edges = int(dataset.structure.indptr[-1]) + dataset.vertices
+    there = 2 * edges * (8 + dataset.classes)
+    for kind, products in (("edge_apply", there), ("edge_apply_back", 2 * there)):
+        rows = [found == kind for found in kinds]
+        assert counts["multiply"][rows, 0].sum() == products
+
+
 @pytest.mark.parametrize("system", [*JOBS])
 def test_times_are_counts_by_rates(system: str) -> None:
     scenario = scenario_of(system)

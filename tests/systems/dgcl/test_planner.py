@@ -192,6 +192,7 @@ def test_every_plan_brings_every_row(
 
     check_plan(plan, needs, topology)
     assert plan.stages <= devices - 1
+    assert plan.reverse(atomic=True).stages == plan.stages
     for atomic in (True, False):
         _check_gradients(plan, needs, atomic=atomic)
 
