@@ -212,6 +212,20 @@ def test_one_rank_alone_takes_what_its_collective_took(tmp_path: Path) -> None:
     assert makespan(tmp_path, [nodes], copies=2) == pytest.approx(2 * 3e-3)
 
 
+def test_operations_of_a_node_are_no_time(tmp_path: Path) -> None:
+    nodes: list[Node] = [
+        {"id": 1, "type": 4, "num_ops": 9},
+        {"id": 2, "type": 4},
+        {"id": 3, "type": 4, "micros": 5, "num_ops": 7},
+        {"id": 4, "type": 4, "num_ops": 2},
+    ]
+    (tmp_path / "t.0.et").write_bytes(as_protobuf(nodes))
+    left_out = read_workload(tmp_path / "t.0.et").left_out
+
+    assert left_out["time of a node that states num_ops alone"] == 2
+    assert left_out["node without a time, which takes 0 s"] == 1
+
+
 WORKFLOW = {
     "schemaVersion": "1.5",
     "workflow": {

@@ -14,7 +14,7 @@ from emu.experiment import advice_search
 from emu.experiment.advice import _Levers, advise
 from emu.experiment.prospects import Terms
 from emu.experiment.system_rows import compare_systems
-from emu.experiment.systems import write_rows
+from emu.experiment.systems import as_system, write_rows
 from emu.prediction.simulation import makespan
 from emu.scenario import Experiment, Scenario, build_job, load, prepare, realize
 from emu.scenario.machine_choice import apart_words
@@ -65,6 +65,16 @@ def test_no_store_is_without_a_vertex() -> None:
         realize(scenario, build_job(scenario))
     section: Any = scenario.job
     section.check_parts(507, 507)
+
+
+def test_workers_stand_beside_stores_that_are_on_all_machines() -> None:
+    document = drawn_pool(1, "dgtp")
+    names = [machine["name"] for machine in document["cluster"]["machines"]]
+    document["job"]["stores"] = names
+    ready = prepare(as_system(read_pool(document), "data_parallel"))
+
+    assert owners_of(ready) == names
+    assert (ready.tasks["w0"], ready.tasks["w1"]) == ("c0", "c1")  # these have gpus
 
 
 @pytest.mark.parametrize("policy", ["ifs", "etp", "distdgl", "random", "round_robin"])
