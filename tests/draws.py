@@ -65,10 +65,11 @@ def rarely(*row: Any) -> Any:
     return pytest.param(*row, marks=pytest.mark.nightly)
 
 
-def rarely_but(step: int, rows: Sequence[Any]) -> list[Any]:
+def rarely_but(step: int, rows: Iterable[Any], *, several: bool = False) -> list[Any]:
     """Return rows of a parameter of which `make nightly` alone tries all.
 
-    Each so many-th of them is tried in any case.
+    Each so many-th of them is tried in any case. ``several``: a row has a value for
+    each of several parameters.
     """
     found = []
     for number, row in enumerate(rows):
@@ -78,7 +79,7 @@ def rarely_but(step: int, rows: Sequence[Any]) -> list[Any]:
             marks = (*row.marks, pytest.mark.nightly)
             found.append(pytest.param(*row.values, id=row.id, marks=marks))
         else:
-            found.append(rarely(row))
+            found.append(rarely(*row) if several else rarely(row))
     return found
 
 
@@ -108,12 +109,13 @@ def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
         item
         for item in items
         if item.nodeid in named
-        or (_is_tried_daily(item) and _seed(item) not in _left_out(lasts, item))
+        or (_is_tried_daily(item, named) and _seed(item) not in _left_out(lasts, item))
     ]
 
 
-def _is_tried_daily(item: pytest.Item) -> bool:
-    return SHARE == 1 or item.get_closest_marker("nightly") is None
+def _is_tried_daily(item: pytest.Item, named: Sequence[str]) -> bool:
+    is_asked_for = SHARE == 1 or _name(item) in named
+    return is_asked_for or item.get_closest_marker("nightly") is None
 
 
 def _left_out(lasts: Mapping[str, int], item: pytest.Item) -> range:

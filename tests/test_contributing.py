@@ -71,6 +71,7 @@ def test_a_rate_rule_takes_four_files(tree: Path) -> None:
     assert walk(WALKS / "rate_rule.md", tree, apart=True) == set()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_kind_of_event_takes_one_file(tree: Path) -> None:
     files = apply_diffs(WALKS / "event_kind.md", tree)

@@ -10,7 +10,6 @@ import pytest
 from emu.reproduction.blocks import by_claim, markdown_table
 from emu.reproduction.claims import Claim, find_claims, read_papers
 from emu.reproduction.rows import Draw, Row, reproduce, rows_of
-from tests import draws
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -91,7 +90,8 @@ def first_digits(text: str) -> float:
     return float(found[0].replace(",", ""))
 
 
-@pytest.mark.parametrize("paper", ["p3", draws.rarely("dgcl")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("paper", ["p3", "dgcl"])
 def test_quick_rows_come_out_again(paper: str) -> None:
     """With one seed where the page has several: within a tenth."""
     claims = [

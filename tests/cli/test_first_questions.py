@@ -226,6 +226,7 @@ def test_explain_has_an_answer_in_text_and_json(case: str, tmp_path: Path) -> No
             assert again == pytest.approx(one["makespan"], rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.nightly
 def test_few_moves_come_before_a_faster_nic(tmp_path: Path) -> None:
     """All workers on the slow machine, as ``ifs`` has it without a demand."""
     sets = ["placement.policy=ifs", "job.demands={worker: {gpu: 0}}"]

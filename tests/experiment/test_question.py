@@ -21,6 +21,7 @@ from emu.graph_data import BatchPlan, open_for
 from emu.scenario import Scenario, load
 from emu.scenario.scenario_file import loads
 from emu.scenario.setup import setup_rows
+from tests import draws
 
 FILE: dict[str, Any] = {
     "cluster": {
@@ -170,7 +171,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", draws.rarely_but(2, CHANGES))
 def test_another_question_has_another_line(change: str) -> None:
     base = Question(scenario_of(), "dgtp")
     other = answer(replace(base, **CHANGES[change])).checked()

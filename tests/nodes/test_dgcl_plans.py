@@ -15,6 +15,7 @@ from emu.scenario.scenario_file import loads
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.section import DgclJobSection
 from emu.training import reference_training
+from tests import draws
 from tests.nodes.one_process import drive
 
 EPOCHS = 6
@@ -61,25 +62,29 @@ def reference(kind: str, layers: int) -> tuple[NDArray[Any], list[float]]:
 
 @pytest.mark.parametrize(
     ("more", "kind", "layers"),
-    [
-        ("plan: swap", "gcn", 2),
-        ("plan: swap\n  backward: atomic\n  coordination: central", "sage", 3),
-        ("plan: swap\n  cache_features: false\n  machines: [d1, d4]", "gcn", 2),
-        ("plan: swap\n  machines: [d1]", "gcn", 2),
-        ("plan: replication", "gcn", 2),
-        ("plan: replication\n  machines: [d0, d5, d6]", "sage", 3),
-        ("plan: replication\n  machines: [d3]", "gcn", 2),
-        ("plan: replication\n  partitioner: hash\n  machines: [d3, d1]", "gin", 3),
-        (f"plan: dgcl_r\n  {BOXES}[4, 4]", "gcn", 2),
-        (f"plan: dgcl_r\n  {BOXES}[2, 1]\n  machines: [d0, d5, d6]", "sage", 3),
-        (f"plan: dgcl_r\n  {BOXES}[3]\n  machines: [d0, d5, d6]", "gcn", 2),
-        (f"plan: dgcl_r\n  {BOXES}[4, 4]\n  cache_features: false", "gin", 3),
-        (
-            f"plan: dgcl_r\n  {BOXES}[3, 5]\n  backward: atomic\n  {CENTRAL}",
-            "commnet",
-            3,
-        ),
-    ],
+    draws.rarely_but(
+        2,
+        [
+            ("plan: swap", "gcn", 2),
+            ("plan: swap\n  backward: atomic\n  coordination: central", "sage", 3),
+            ("plan: swap\n  cache_features: false\n  machines: [d1, d4]", "gcn", 2),
+            ("plan: swap\n  machines: [d1]", "gcn", 2),
+            ("plan: replication", "gcn", 2),
+            ("plan: replication\n  machines: [d0, d5, d6]", "sage", 3),
+            ("plan: replication\n  machines: [d3]", "gcn", 2),
+            ("plan: replication\n  partitioner: hash\n  machines: [d3, d1]", "gin", 3),
+            (f"plan: dgcl_r\n  {BOXES}[4, 4]", "gcn", 2),
+            (f"plan: dgcl_r\n  {BOXES}[2, 1]\n  machines: [d0, d5, d6]", "sage", 3),
+            (f"plan: dgcl_r\n  {BOXES}[3]\n  machines: [d0, d5, d6]", "gcn", 2),
+            (f"plan: dgcl_r\n  {BOXES}[4, 4]\n  cache_features: false", "gin", 3),
+            (
+                f"plan: dgcl_r\n  {BOXES}[3, 5]\n  backward: atomic\n  {CENTRAL}",
+                "commnet",
+                3,
+            ),
+        ],
+        several=True,
+    ),
 )
 def test_weights_equal_those_of_one_process(more: str, kind: str, layers: int) -> None:
     builder, settings = config_of(more, kind, layers)

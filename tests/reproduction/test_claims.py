@@ -24,8 +24,6 @@ from tests import draws
 
 #: Folder with the texts of the papers, which are not ours to ship.
 TEXTS = os.environ.get("EMU_PAPERS", "")
-#: Of large graphs that are drawn: 4 s of CPU.
-LONG = ("epoch of Sancus over NeutronTP's",)
 #: Without the refused ones.
 CARRIED_OUT = [claim for claim in read_papers().claims if not claim.refused]
 
@@ -126,7 +124,7 @@ def test_an_unknown_figure_gets_the_nearest_names(
 
 @pytest.mark.parametrize(
     "claim",
-    [draws.rarely(claim) if claim.title in LONG else claim for claim in CARRIED_OUT],
+    draws.rarely_but(3, CARRIED_OUT),
     ids=lambda claim: claim.title,
 )
 def test_the_scenarios_of_a_claim_are_good_and_state_their_walk(claim: Claim) -> None:

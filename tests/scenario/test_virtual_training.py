@@ -26,6 +26,7 @@ from emu.scenario.virtual_training import (
 from emu.systems.system import system_of
 from emu.training import evaluate, reference_training
 from emu.training.looks import Progress
+from tests import draws
 from tests.integration.scenarios import command, tiny_training, written
 
 DORYLUS: dict[str, Any] = {
@@ -136,7 +137,7 @@ def test_a_step_ends_when_all_its_tasks_have(name: str) -> None:
             assert (own <= ends[:last] + 1e-9).all(), task.name
 
 
-@pytest.mark.parametrize("name", [*EVERY, "async"])
+@pytest.mark.parametrize("name", draws.rarely_but(2, [*EVERY, "async"]))
 def test_until_an_accuracy(name: str) -> None:
     """The job is as long as it takes, and not a step longer."""
     document = EVERY.get(name, DORYLUS)

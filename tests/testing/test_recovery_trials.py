@@ -172,7 +172,7 @@ def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
         ]
 
 
-@pytest.mark.parametrize("name", ABLE)
+@pytest.mark.parametrize("name", draws.rarely_but(2, ABLE))
 def test_cuts_change_neither_times_nor_weights(name: str) -> None:
     trials = kept(name)
     without = run_trial(replace(trials.case, every=0))
@@ -246,7 +246,7 @@ def outlived(
     return whole, done, ended
 
 
-@pytest.mark.parametrize("name", ABLE)
+@pytest.mark.parametrize("name", draws.rarely_but(2, ABLE))
 def test_what_comes_as_a_task_ends_an_iteration_comes_as_simulated(
     name: str, tmp_path: Path
 ) -> None:

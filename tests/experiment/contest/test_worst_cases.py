@@ -146,6 +146,7 @@ def test_a_search_finds_what_is_known_and_leaves_nothing_to_simplify() -> None:
         assert fight(simpler.scenario(), OES, MAXMIN).loss <= found.loss * 1.06
 
 
+@pytest.mark.nightly
 def test_the_same_effort_finds_the_same() -> None:
     def search(seed: int) -> SmallJob:
         effort = Effort(tries=400, walks=1, seed=seed)

@@ -126,6 +126,7 @@ def test_options_of_packets_without_packets_are_refused(tmp_path: Path) -> None:
     assert "are of packets: add --witness ns3" in done.output
 
 
+@pytest.mark.nightly
 @needs_ns3
 @pytest.mark.parametrize("seed", draws.some(range(4), few=1))
 def test_a_time_scale_is_slower_nics_and_longer_tasks(seed: int) -> None:
