@@ -98,3 +98,15 @@ def test_a_credit_is_a_slot_of_the_machine_that_waits() -> None:
     for cause in (Cause.SLOT, Cause.CREDIT):
         link = ChainLink(cause, start=0.0, end=1.0, task=task, iteration=0)
         assert operations.name_causes(link, schedule) == {f"slot {name}": 1.0}
+
+
+def test_what_moves_is_named_by_its_link_and_what_has_left_is_latency() -> None:
+    ready = prepare(scenario_of())
+    schedule = ready.simulate()
+    operations = RowOperations(ready)
+    name = ready.problem.links[1].name
+    named = {Cause.TRANSFER: f"link {name}", Cause.LATENCY: "latency"}
+    for cause, words in named.items():
+        port = 1 if cause is Cause.TRANSFER else -1
+        link = ChainLink(cause, start=0.0, end=1.0, edge=0, iteration=0, port=port)
+        assert operations.name_causes(link, schedule) == {words: 1.0}

@@ -36,6 +36,10 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
             ["2 ms after what", "4 of 9 late"],
         ),
         ({"training": LEARNT}, ["training loss 1.5000 from 3.5000 at first"]),
+        (
+            {"reads_apart": {"count": 1500, "other": 2, "accuracy": -0.25}},
+            ["2 of 1,500", "before the run; accuracy is -0.2500 off the simulated"],
+        ),
         ({"diverged": 4, "training": LEARNT}, ["training diverged at step 4"]),
         (
             {"jobs": [{"job": "a", "slowdown": 2.0, "alone": 3.0, "seconds": 6.0}]},
