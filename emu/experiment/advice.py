@@ -315,8 +315,10 @@ class _Levers:
             answers[0].checked()
         # Other figures may make other machines the best.
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))
-        words = choice.name_on(best.timed.placing)
-        return best.judge(terms, passes), words
+        judgement = best.judge(terms, passes)
+        placing = best.timed.placing
+        words = choice.name_on(placing)
+        return judgement, words
 
     def find_winner(self, edit: Edit) -> Choice:
         """Return the best choice with an edit; of equal ones the present one."""
