@@ -98,3 +98,10 @@ def test_a_text_is_no_list_of_its_letters() -> None:
     for key, value in (("parents", "'ab', write a list"), ("rows", "texts in the")):
         with pytest.raises(ValueError, match=f"{key} of a task is .*{value}"):
             reading.texts(key)
+
+
+def test_a_part_that_is_no_mapping_is_named() -> None:
+    reading = read_mapping({"job": [1, 2]}, "file")
+    assert dict(reading.part("task").left_out()) == {}
+    with pytest.raises(ValueError, match=r"job .*a mapping"):
+        reading.part("job")

@@ -9,7 +9,7 @@ import pytest
 from emu.interchange.simgrid import read_platform
 from emu.interchange.simgrid_clusters import FatTree, Torus
 from emu.interchange.topology import Wire
-from tests.interchange.platforms import TORUS, cluster, makespan, platform
+from tests.interchange.platforms import DRAGONFLY, TORUS, cluster, makespan, platform
 
 
 def test_half_way_round_a_ring_a_route_goes_on_by_where_it_begins() -> None:
@@ -52,6 +52,21 @@ def test_hosts_of_a_torus_are_numbered_row_by_row(tmp_path: Path) -> None:
     assert len(read.routes) == 12 * 11
     assert read.routes["n0.x", "n5.x"] == ["c_link_2_0_DOWN", "c_link_2_1_UP"]
     assert read.routes["n5.x", "n0.x"] == ["c_link_5_0_UP", "c_link_0_1_DOWN"]
+
+
+@pytest.mark.usefixtures("read_here")
+def test_a_route_leaves_a_group_by_the_blade_of_the_other_one(tmp_path: Path) -> None:
+    """Groups of two chassis of four blades; the second host goes to the third group."""
+    path = tmp_path / "dragonfly.xml"
+    path.write_text(DRAGONFLY)
+    route = read_platform(path).routes["n1.x", "n16.x"]
+
+    assert [wire for wire in route if not wire.endswith("limiter")] == [
+        "c_router_0.0.1_host_0_UP",
+        "c_router_0.0.1_router_0.0.2_UP",
+        "c_router_0.0.2_router_2.0.0_UP",
+        "c_router_2.0.0_host_0_DOWN",
+    ]
 
 
 @pytest.mark.usefixtures("read_here")

@@ -409,6 +409,7 @@ def test_ranks_of_two_runs_are_refused(tmp_path: Path) -> None:
     [
         ({"rank": 0}, "is of rank 0, as"),
         ({"world_size": 3}, "of a job of 3 ranks, and rank 2 is missing"),
+        ({"world_size": 2_000_000}, "announces 2,000,000 ranks"),
         ({"pg_config": [{"pg_name": "0", "ranks": [0, 1]},
                         {"pg_name": "1", "ranks": [0]}]}, "has 2 groups of ranks"),
     ],

@@ -298,6 +298,15 @@ def test_a_file_of_two_sizes_has_that_of_the_first_task(tmp_path: Path) -> None:
     assert kind not in read_workload(file).left_out
 
 
+def test_what_ran_and_is_no_task_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    file.write_text(
+        json.dumps(WORKFLOW).replace('"id": "c", "runtime', '"id": "d", "runtime')
+    )
+    with pytest.raises(DataError, match="ran 'd', which is no task"):
+        read_workload(file)
+
+
 def test_a_task_without_a_time_is_counted(tmp_path: Path) -> None:
     file = tmp_path / "w.json"
     file.write_text(json.dumps(OLD).replace('"runtime": 2.5, ', ""))
