@@ -54,6 +54,14 @@ PHASES = {
     "model_backward": 8,
 }
 
+#: In no ratio that a split of a worker's time has: layer 1 is 1, its gradient 7.
+UNEVEN_PHASES = {
+    "model_forward": 1,
+    "data_forward": 4,
+    "data_backward": 2,
+    "model_backward": 7,
+}
+
 
 def document(system: str, job: dict[str, Any]) -> Scenario:
     ms = {"sampler": 6, "graph_store": 3, "worker": 28}
@@ -243,6 +251,24 @@ def test_phases_of_p3_are_split_by_operations(kind: str, hidden: int) -> None:
         mine = made[phase] - beside.get(phase, 0.0)
         near = 0.07 if kind == "gin" else 0.05
         assert mine == pytest.approx(0.028 * operations / whole, rel=near), phase
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "collects"), [("p3", "apt", 0), ("apt", "p3", 3)]
+)
+def test_phases_that_a_file_states_are_kept(
+    source: str, target: str, collects: int
+) -> None:
+    """What stores of apt take to collect, machines of P3 take in their first phase."""
+    job = {"times": {kind: f"{time} ms" for kind, time in UNEVEN_PHASES.items()}}
+    job["times"] |= {"sampler": "6 ms"}
+    job["times"] |= {"graph_store": f"{collects} ms"} if collects else {}
+
+    times = translated(document(source, job), target).times.default_times()
+
+    expected = UNEVEN_PHASES | {"model_forward": 1 + collects}
+    for phase, milliseconds in expected.items():
+        assert times[phase] == pytest.approx(milliseconds / 1000), phase
 
 
 def test_workers_go_where_they_have_room_and_are_fast() -> None:

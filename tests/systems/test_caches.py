@@ -98,6 +98,22 @@ def test_stores_send_what_the_machine_of_a_sampler_lacks(policy: str) -> None:
     assert 400 * rest["hits"] == differ[:, 4:].sum()
 
 
+def test_messages_without_a_row_are_those_of_which_all_rows_hit() -> None:
+    changes = ["job.batch_size=2", "job.fanouts=[2, 1]", "job.cache.size=200 kB"]
+    ready = prepare(scenario(*changes))
+    job = ready.problem.job
+
+    empty = 0
+    for edge, volumes in zip(job.edges, ready.realization.volumes, strict=True):
+        store, sampler = job.tasks[edge.source], job.tasks[edge.destination]
+        if store.kind == "graph_store" and not edge.credit:
+            away = ready.tasks[store.name] != ready.tasks[sampler.name]
+            empty += away * int((volumes == 0).sum())
+
+    (figures,) = cache_figures(ready.simulate()).values()
+    assert figures["empty_messages"] == empty > 1
+
+
 def test_choose_rows_are_sent_before_time_0_from_their_owners() -> None:
     ready = prepare(scenario())
     settings = ready.problem.job.settings

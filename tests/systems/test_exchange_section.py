@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -143,6 +144,32 @@ def test_bytes_are_those_of_a_hand_computation(
         bytes_ = row(shared) + ids * (row(shared) // 28)
         # Emulated bytes are twice the real ones here.
         np.testing.assert_array_equal(volumes[edge], 2 * bytes_)
+
+
+def test_rows_that_are_read_later_are_there_twice() -> None:
+    """Inputs of layer 2 are 7 numbers of float32, and so are their gradients."""
+    context = BuildContext(("a", "b", "c"), None, seed=5, byte_scale=0.5)
+
+    def rows_and_bytes(**keys: Any) -> Iterator[tuple[int, float]]:
+        section = section_of(
+            "partition_parallel",
+            dataset=FILE["job"]["dataset"],  # type: ignore[index]
+            model={"hidden": 7, "layers": 2},
+            **keys,
+        )
+        job = section.build(context)
+        _, graph = open_parts(job.settings)
+        read = {f"d{part}": len(graph.part(part).remote) for part in range(3)}
+        assert len({*read.values()}) == 3
+        parts = section.device_memory(job, context)
+        for task, bytes_ in parts.items():
+            rows = read[task.partition(".")[0]]
+            yield rows, bytes_["rows of layers"]
+
+    at_once = [*rows_and_bytes()]
+    late = [*rows_and_bytes(rows={"age": 1})]
+    for (rows, once), (_, twice) in zip(at_once, late, strict=True):
+        assert twice - once == rows * 7 * 4
 
 
 def test_lags_are_ages_and_first_epochs_read_nothing(file: Path) -> None:
