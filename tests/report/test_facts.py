@@ -190,6 +190,8 @@ def test_rows_of_figures_say_of_what_they_are() -> None:
     assert parameters == "1,234 parameters"
     assert words == "a:B, 2.5 GFLOP and 500 ms of CPU per batch of a worker"
     path = {"link a": 0.75, "gap": 0.25}
-    assert pace_line({"busy": 0.5, "critical_path": path}) == (
-        "workers busy 50%, critical path link a 75%, gap 25%"
+    pace = {"iteration_seconds": 0.125, "samples_per_second": 4800.0, "busy": 0.5}
+    assert pace_line({**pace, "critical_path": path}) == (
+        "iteration time 125 ms, samples 4,800 per s, workers busy 50%, "
+        "critical path link a 75%, gap 25%"
     )

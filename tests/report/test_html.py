@@ -265,6 +265,17 @@ def test_training_is_averaged_per_iteration(tmp_path: Path) -> None:
     assert loss["means"] == [[1.5, 3.0], [2.0, 1.0]]
 
 
+def test_losses_stand_before_accuracies_in_the_order_of_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "training.csv"
+    figures = ["valid_accuracy", "test_accuracy", "loss", "train_accuracy"]
+    lines = [f"1.0,w0,0,{figure},0.5" for figure in figures]
+    path.write_text("\n".join(["time,task,iteration,figure,value", *lines]))
+    names = [row["figure"] for row in training_data(path)]
+    assert names == ["loss", "valid_accuracy", "test_accuracy", "train_accuracy"]
+
+
 @needs_browser
 async def test_in_a_browser_bars_are_drawn_and_zoom_works(tmp_path: Path) -> None:
     run, result = write_run(tmp_path)

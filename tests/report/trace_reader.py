@@ -87,6 +87,8 @@ def _check(event: dict[str, Any]) -> None:
     if event["ph"] == "M":
         key, kind = METADATA[event["name"]]
         assert type(event["args"][key]) is kind
+        # What a process is called is said of none of its lanes.
+        assert event["tid"] == 0 or event["name"].startswith("thread")
 
 
 def _take(trace: Trace, event: dict[str, Any], ends: dict[Any, Any]) -> None:

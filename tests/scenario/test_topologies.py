@@ -115,3 +115,11 @@ def test_what_is_wrong_is_one_error(tmp_path: Path) -> None:
         ScenarioError, match="has a key 'machine', it can have machines"
     ):
         loads(TEXT.format(bad))
+
+
+@pytest.mark.parametrize("boxes", ["0", "-2", "401", "2.0", "true"])
+def test_boxes_are_a_whole_number_within_limits(tmp_path: Path, boxes: str) -> None:
+    path = tmp_path / "box.txt"
+    path.write_text("")
+    with pytest.raises(ScenarioError, match=r"boxes: found .*, write 1 to 400"):
+        loads(TEXT.format(f"{{file: {path}, boxes: {boxes}}}"))

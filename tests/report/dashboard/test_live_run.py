@@ -74,6 +74,8 @@ def test_what_is_under_way_is_shown_at_every_moment() -> None:
         remote = np.array([bool(hops) for hops in made.problem.hops])[:, None]
         flows = (made.flow_start <= time) & (time < made.flow_end) & remote
         assert status.active_flows == flows.sum()
+        for flow in status.flows:
+            assert flow.edge == f"{flow.source}->{flow.destination}"
         for port in status.ports:
             assert 0 <= port.rate <= port.capacity * (1 + 1e-9)
 
