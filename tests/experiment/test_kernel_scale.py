@@ -91,6 +91,23 @@ def test_it_is_the_least_of_two_digits_that_every_rule_allows(seed: int) -> None
     assert forecast.cpu_busy <= CORES
 
 
+@pytest.mark.parametrize(("cores", "least"), [(1, 2.0), (2, 1.0)])
+def test_at_full_speed_the_fastest_nic_may_take_half_of_the_cores(
+    cores: int, least: float
+) -> None:
+    """1 GB/s are 0.8 cores at scale 1, which is over half of one; they hardly send."""
+    machines = Machine("a", 1e9, 1e9), Machine("b", 1e9, 1e9)
+    job = Job((Task("s", "task"), Task("t", "task")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    spent = Realization(np.array([[100.0], [100.0]]), np.array([[1e6]]))
+    schedule = simulate(problem, spent, "maxmin")
+    costs = KernelCosts(schedule, byte_scale=1.0, cores=cores, sharing=Sharing.FAIR)
+
+    assert costs.busy(least / 2) < 0.01
+    assert costs.holds(least)
+    assert not costs.holds(least / 2)
+
+
 def test_every_flow_of_a_ring_is_a_hop_and_more_of_them_take_longer() -> None:
     found = []
     for rounds in (10, 20):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from emu.experiment import run_result
 from emu.experiment.attempts import Ended, outages_of, sum_losses
 from emu.experiment.run_result import memory_figures, transport_figures
 
@@ -56,6 +59,26 @@ def test_payload_and_headers_are_counted_apart() -> None:
 
     assert transport_figures(_run(by_tcp=False)) == plain
     assert transport_figures(_run(by_tcp=True)) == plain | of_tcp
+
+
+def test_each_of_several_hosts_adds_the_drift_of_its_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is alone, or counts its own TCP on kernel NICs, is told in no row."""
+    drifts = {"m0": 0.5, "m1": 0.25, "m2": -2.0}
+    monkeypatch.setattr(run_result, "drift_of_machines", lambda *_: drifts)
+    first = {"host": "x", "machines": ["m0", "m2", "m3"], "cpus": 4, "emu": "1.2"}
+    second = {"host": "y", "machines": ["m1"], "cpus": 2, "emu": "1.2"}
+
+    def rows_of(*hosts: dict[str, Any]) -> Any:
+        run: Any = SimpleNamespace(hosts=[*hosts], schedule=None)
+        schedule: Any = None
+        return run_result.host_rows(run, schedule)
+
+    rows = [{**first, "seconds": -1.5}, {**second, "seconds": 0.25}]
+    assert rows_of(first, second, {"machines": ["m4"]}) == {"hosts": rows}
+    assert rows_of(first) == {}
+    assert rows_of({**first, "tcp": {}}, second) == {}
 
 
 def test_what_is_done_again_is_no_recovery() -> None:

@@ -26,11 +26,11 @@ from emu.experiment.machine_memory import (
     gpu_memory_by_machine,
     memory_by_machine,
 )
-from emu.experiment.question import answer
+from emu.experiment.question import answer, ask
 from emu.experiment.row_figures import limits_of
 from emu.experiment.row_machines import Sources
 from emu.experiment.row_settings import list_settings
-from emu.experiment.system_rows import compare_systems, measure
+from emu.experiment.system_rows import compare_systems, list_questions, measure
 from emu.experiment.systems import Target, as_variant
 from emu.graph_data import open_for, open_parts
 from emu.report.system_tables import answers_json, ranking
@@ -290,6 +290,25 @@ def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
     assert all(name in text[Form.SVG] for name in names)
     with pytest.raises(ScenarioError, match=r"html\|svg"):
         form_of(None, Path("table.txt"), "accuracy=0.4")
+
+
+def test_single_values_are_expected_of_the_row_that_is_the_file_alone() -> None:
+    scenario = scenario_of()
+
+    def are_exact(scenario: Scenario, row: str, **overrides: object) -> list[bool]:
+        questions = list_questions(scenario, row, overrides=overrides)
+        return [question.exact for question in questions]
+
+    assert are_exact(scenario, "dgtp") == [True]
+    assert are_exact(scenario, "data_parallel") == [False]
+    assert are_exact(scenario, "dgtp", **{"job.batch_size": 32}) == [False]
+    stated = load(scenario, {"systems": {"dgtp": {"batch_size": [16, 32]}}})
+    assert are_exact(stated, "dgtp") == [False, False]
+
+
+def test_a_job_that_trains_nothing_needs_no_memory() -> None:
+    assert ask(load("golden")).memory == {}
+    assert ask(scenario_of()).memory
 
 
 @pytest.mark.slow

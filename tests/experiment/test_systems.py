@@ -516,6 +516,16 @@ def test_several_jobs_are_one_error() -> None:
         compare_systems(both, ["dgtp", "p3"])
 
 
+def test_a_key_that_one_file_leaves_out_has_its_default_there() -> None:
+    """A default that is stated is no change; a key of one system alone is there."""
+    plain = document("data_parallel", {"machines": None})
+    double = document("data_parallel", {"machines": None, "precision": "float64"})
+    stated = document("data_parallel", {"machines": None, "precision": "float32"})
+    assert edits(plain, stated) == edits(stated, plain) == {}
+    assert edits(plain, double) == {"job.precision": ("float32", "float64")}
+    assert edits(double, plain) == {"job.precision": ("float64", "float32")}
+
+
 def test_names_of_tasks_are_left_behind() -> None:
     placed = load(
         document("dgtp", {"workers": 2}), {"placement.tasks": {"w0": "b", "w1": "a0"}}

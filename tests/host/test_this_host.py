@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import emu
+from emu.host.this_host import seconds_without_core
 
 PACKAGE = Path(emu.__file__).parent
 ASK = "from emu.host.this_host import version_of_emu; print(version_of_emu())"
@@ -37,6 +40,16 @@ def version_in(tree: Path) -> str:
         text=True,
     )
     return done.stdout.strip()
+
+
+def test_waits_for_a_core_are_counted_in_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Linux tells nanoseconds on a core, those of waiting for one, and turns."""
+    monkeypatch.setattr(Path, "read_text", lambda _: "7000000000 2500000000 12\n")
+    assert seconds_without_core() == 2.5
+    monkeypatch.setattr(Path, "read_text", lambda _: "")
+    assert seconds_without_core() == 0.0
 
 
 def test_the_version_has_the_commit_of_the_tree_that_runs(tmp_path: Path) -> None:

@@ -408,6 +408,8 @@ def test_an_error_of_a_large_value_is_a_short_line(tmp_path: Path) -> None:
     [
         ("{hidden: 16, layers: 2}", "big",
          "found 'big', write a mapping with hidden, layers and any of kind, heads, "),
+        ("{name: products-like, scale: 0.01}", "{name: [3]}",
+         "found [3], write for example products-like"),
         ("[5, 10]", "5", "found 5, write a list, for example [1] or all"),
         ("{compute: timed}", "real fast",
          "found 'real fast', write a mapping with any of"),

@@ -174,6 +174,8 @@ def test_most_slips_are_recognized(slip: str) -> None:
         ("{name: a, ", "{name:a, ", 9, "found 'name:a', write 'name: a' with a space"),
         ("system: custom\n", "system: custom\n---\n", 8, "found another document"),
         ("time: 1 s}, ", "time:1 s}, ", 9, "found 'time:1 s', write 'time: 1 s'"),
+        # Below the first key of an item, and not below the dash.
+        ("      nic", "     nic", 5, "write '      nic: 10 B/s'"),
         ("job:\n", "placement:\n\tpolicy: ifs\njob:\n", 7, "write '  policy: ifs'"),
     ],
 )  # fmt: skip

@@ -98,6 +98,13 @@ def test_all_that_has_one_thing_less_or_no_time_is_simpler() -> None:
         assert all(job not in other.simpler() for other in simpler)
 
 
+def test_drawn_tasks_take_nothing_to_400_ms() -> None:
+    generator = np.random.default_rng(7)
+    jobs = [SmallJob.draw(generator, free=False) for _ in range(20)]
+    times = {task.milliseconds for job in jobs for task in job.tasks}
+    assert (min(times), max(times)) == (0, 400)
+
+
 def test_equal_nics_and_machines_are_simpler_than_unequal_ones() -> None:
     """Fewer kinds of machines first, then fewer that are slower one way."""
     for seed in SEEDS:
