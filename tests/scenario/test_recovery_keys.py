@@ -27,6 +27,19 @@ def test_a_checkpoint_is_read_and_written(name: str, every: str) -> None:
     assert "checkpoint" not in stated(name, "").to_json()
 
 
+def test_what_is_left_of_a_job_begins_with_its_cut() -> None:
+    """Servers, which have state, wait for the first gradients of what is left."""
+    more = "checkpoint: {every: 2 iterations}"
+    text = CASES["dgtp"].replace("iterations: 3", "iterations: 12")
+    whole = prepare(loads(f"name: dgtp\n{text}\n{more}\n"))
+    left = whole.beginning_at(6, 1.5)
+
+    assert whole.time_of_cut(0) == 0.0
+    assert left.time_of_cut(6) == left.time_of_cut(4) == 1.5
+    waited = left.simulate().task_start[left._keepers(), 0].max()
+    assert left.time_of_cut(8) > 1.5 + waited > 1.5
+
+
 def test_measured_work_is_kept_in_checkpoints_that_state_no_time() -> None:
     more = "checkpoint: {every: 2 iterations}\nemulation: {compute: real}"
     assert stated("dgtp", more).checkpoint is not None

@@ -69,8 +69,7 @@ class CutKeeper:
         self._copies = copies_of(job)
         for owner, copy in self._copies.items():
             self._process[owner] = job.tasks[copy].process_name
-        first = plan.start.iteration if plan is not None else 0
-        self._end = first + job.iterations
+        self._iterations = job.iterations
         # By the iteration of a cut: states, and tasks whose state is whole.
         self._coming: dict[int, dict[str, ArrayParts]] = {}
         self._done: dict[int, set[str]] = {}
@@ -107,11 +106,12 @@ class CutKeeper:
         """
         iteration = part.iteration
         first = plan.start.iteration
+        end = first + self._iterations
         return (
             part.task in plan.owners
             and self._process.get(part.task) == process
             and iteration % plan.every == 0
-            and first <= iteration < self._end
+            and first <= iteration < end
             and (iteration > first or bool(self._copies))
         )
 

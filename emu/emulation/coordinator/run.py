@@ -422,10 +422,9 @@ class Coordinator:
             early = due - _AHEAD / 2
             wake = early if early > now else due + _REPORTED
 
-        kill_time = self._kills.due.time
-        if kill_time < math.inf:
-            wake = min(wake, clock.to_wall(kill_time))
-        return min(wake, last_look + _LOOK)
+        # Infinite where no kill is due, as is then the wall time.
+        kill_wall = clock.to_wall(self._kills.due.time)
+        return min(wake, kill_wall, last_look + _LOOK)
 
     async def _kill(self, clock: RunClock, awake: PauseAwareClock) -> NoReturn:
         """Kill what is due, and wait until it is noticed: nothing begins any more."""

@@ -16,11 +16,11 @@ import pytest
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.coordinator import membership as membership_module
 from emu.emulation.coordinator.membership import Membership
-from emu.emulation.coordinator.peers import Process, Severity
+from emu.emulation.coordinator.peers import Process, Report, Severity
 from emu.emulation.launch.launcher import ExternalLauncher
 from emu.emulation.network.rings import SMALLEST, create_rings, join_rings
 from emu.emulation.shaping import Tls
-from emu.emulation.wire.messages import ProcessHello
+from emu.emulation.wire.messages import Failed, Message, Outcome, ProcessHello, pack
 from emu.errors import NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 
@@ -92,6 +92,31 @@ def test_a_run_draws_a_token_where_none_is_stated(
 
     assert len(membership.token) == length
     assert membership.token.startswith(token)
+
+
+@pytest.mark.parametrize("last", ["outcome", "failure", "beginning"])
+async def test_a_process_may_go_after_its_last_word(tmp_path: Path, last: str) -> None:
+    """Before it, a connection that ends is the sign of a death."""
+    membership = membership_of(tmp_path)
+    words: dict[str, list[Message]] = {
+        "outcome": [Outcome({})],
+        "failure": [Failed("ValueError", "it cannot", "")],
+        "beginning": [],
+    }
+
+    async def follow(hear: Any) -> None:
+        for message in words[last]:
+            hear(pack(message))
+        raise NodeLost("the connection has ended")
+
+    connection = cast("Any", SimpleNamespace(follow=follow))
+    process = Process("w0", 1, "w0", connection)
+    await membership._follow_process(process)
+    mail = await membership._mail.everything(0.0)
+    reported = [item.severity for item in mail if isinstance(item, Report)]
+
+    assert process.gone
+    assert (Severity.GONE in reported) == (last == "beginning")
 
 
 def test_who_shares_a_process_is_lost_with_it(tmp_path: Path) -> None:
