@@ -20,6 +20,7 @@ from emu.interchange.measurement import TimeUnit, read_measurement
 from emu.report import measured_rows
 from emu.report.measured_rows import (
     _check_unit,
+    _likeness_row,
     full_iterations,
     measurement_rows,
     measurement_tables,
@@ -228,6 +229,27 @@ def test_iterations_are_those_between_the_first_and_what_drains_a_pipeline(
 
     monkeypatch.setattr(measured_rows, "iteration_lengths", lambda _: lengths[:4])
     assert full_iterations(schedule).tolist() == [1.25]
+
+
+@pytest.mark.parametrize("steps", [(2.0, 3.0, 7.0), ()])
+def test_steps_that_a_program_told_stand_for_its_iterations(
+    steps: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any, iterations of the schedule do, which are five in all."""
+    of_schedule = np.array([10.0, 20.0, 30.0, 40.0])
+    monkeypatch.setattr(measured_rows, "full_iterations", lambda _: of_schedule)
+    values = {"iteration": [2.0, 4.0, 6.0, 8.0]}
+    measurement: Any = SimpleNamespace(values=values, unit_stated=True, skipped=1)
+    run: Any = SimpleNamespace(name="r", steps=steps, result={})
+    job = SimpleNamespace(iterations=5)
+    schedule: Any = SimpleNamespace(problem=SimpleNamespace(job=job))
+    row = _likeness_row(measurement, run, schedule)
+
+    median = 3.0 if steps else 25.0
+    assert row["here_quartiles"][1] == median
+    assert row["median_error"] == pytest.approx(median / 5.0 - 1)
+    assert row["iterations"] == (3 if steps else 5)
+    assert row["same_number"] == (not steps)
 
 
 def test_a_link_that_carries_a_quarter_more_than_was_measured_is_off_by_that(
