@@ -242,6 +242,15 @@ def placement_cost(candidates: Candidates, machine_of: Ints, limit: float) -> fl
     return float(cost)
 
 
+def units_cost(candidates: Candidates, machines: Ints, limit: float = np.inf) -> float:
+    """Return the same for the machine of every unit.
+
+    Raises ValueError as `placement_cost` does.
+    """
+    machine_of = candidates.space.expand(machines)
+    return placement_cost(candidates, machine_of, limit)
+
+
 def _pointer(candidates: Candidates, machine_of: Ints) -> Any:
     tasks = len(candidates.job.rounds)
     machines = len(candidates.space.free)

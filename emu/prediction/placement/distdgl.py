@@ -322,9 +322,12 @@ def _count(space: Space, teams: Teams) -> list[_TeamCounts] | None:
         free=space.free + space.slack,
     )
     options = []
-    for machine in range(len(space.free)):
-        machine_options = list(_list_options(packing, machine))
-        options.append(machine_options)
+    options_of_room: dict[bytes, list[_Option]] = {}
+    for machine, free in enumerate(packing.free):
+        room = free.tobytes()
+        if room not in options_of_room:
+            options_of_room[room] = list(_list_options(packing, machine))
+        options.append(options_of_room[room])
 
     best = _most_pairs(packing.sizes, options)
     nothing_placed = (0,) * len(groups)

@@ -15,7 +15,7 @@ from emu.prediction.placement.candidates import (
     Candidates,
     JobsCost,
     common_draws,
-    placement_cost,
+    units_cost,
     walk_generator,
 )
 from emu.prediction.placement.packing import infeasibility
@@ -42,15 +42,13 @@ def new_memory(entries: int, units: int) -> Record:
     )
 
 
-def new_chain(candidates: Candidates, machines: Ints, remembered: int) -> Record:
-    """Return a `Chain` of core.h that starts at a feasible placement of the units."""
-    machine_of = candidates.space.expand(machines)
-    makespan = placement_cost(candidates, machine_of, np.inf)
+def new_chain(machines: Ints, cost: float, remembered: int) -> Record:
+    """Return a `Chain` of core.h that starts at a feasible placement of this cost."""
     return Record(
         "Chain",
         machines=machines.copy(),
         best_machines=machines.copy(),
-        cost=np.array([makespan, makespan]),
+        cost=np.array([cost, cost]),
         tally=np.zeros(lib.TALLY, dtype=np.int64),
         memory=new_memory(remembered, machines.size),
     )
@@ -155,10 +153,10 @@ def search_etp(
     # What is remembered is not simulated again, which `simulate_all` asks for.
     if not options.simulate_all:
         memory = min(options.transfers, REMEMBERED)
-    chain = new_chain(arrays, machines, memory)
-    first_cost = float(chain.cost[0])
+    first_cost = units_cost(arrays, machines)
     if first_cost == np.inf:
         raise InfeasiblePlacement("tasks of the first placement wait for slots forever")
+    chain = new_chain(machines, first_cost, memory)
 
     # Nothing is better than 0 s, of which no unit of cost is a part.
     steps_left = options.transfers if first_cost > 0 else 0

@@ -156,15 +156,17 @@ def best_placement(
     outcome = replace(outcome, optimal=False)
 
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
-    rivals = _other_finalists(job, cluster, profile, seed, walk)
-    finalists = [outcome.placement, *known, *rivals]
+    rivals = [*known, *_other_finalists(job, cluster, profile, seed, walk)]
     short_runs = Candidates(Space(short, cluster), run, rates, cost)
     judge = short_runs
-    if len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS:
+    least = outcome.makespan or 0.0  # of the iterations that candidates have
+    flows = (1 + len(rivals)) * len(job.edges) * job.iterations
+    if count < job.iterations and flows <= _WHOLE_RUNS:
         judge = Candidates(Space(job, cluster), reference, rates, cost)
-    # Each once and in this order: of equally short ones that of the search stays.
-    best = _best_of(dict.fromkeys(finalists), judge)
-    if best is None or best == outcome.placement:
+        least = _judge(judge, outcome.placement)
+    # In this order: of equally short ones that of the search stays.
+    best = _best_of(outcome.placement, least, rivals, judge)
+    if best == outcome.placement:
         return outcome
     # Judged by the search's iterations, as its other figures are.
     return replace(outcome, placement=best, makespan=_judge(short_runs, best))
@@ -252,14 +254,17 @@ def _other_finalists(
     return finalists
 
 
-def _best_of(placements: Iterable[Placement], judge: Candidates) -> Placement | None:
-    """Return the first of the shortest placements, None where none of them ends."""
-    best = None
-    least = np.inf
-    for placement in placements:
-        length = _judge(judge, placement, least)
+def _best_of(
+    first: Placement, least: float, rivals: Iterable[Placement], judge: Candidates
+) -> Placement:
+    """Return the first of the shortest; ``first`` takes ``least`` seconds."""
+    best = first
+    for rival in dict.fromkeys(rivals):
+        if rival == first:
+            continue
+        length = _judge(judge, rival, least)
         if length < least:
-            best = placement
+            best = rival
             least = length
     return best
 

@@ -15,7 +15,7 @@ from emu.prediction.placement.candidates import (
     Candidates,
     JobsCost,
     estimate,
-    placement_cost,
+    units_cost,
     walk_generator,
 )
 from emu.prediction.placement.distdgl import place_distdgl
@@ -67,6 +67,7 @@ SKETCH = 0.1, 0.0005, 2_000
 # workload A, 4^19 placements, giving up costs 0.1 s.
 LISTED = 50_000
 LISTING_STEPS = 1_000_000
+_ROUNDING = 1e-9  # relative, of a limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,14 +205,19 @@ class _Run:
         self._note_best()
 
     def _begin_chain(self, starts: Sequence[Ints]) -> None:
-        """Begin the chain at the best of some placements."""
+        """Begin the chain at the best of some placements, of equal ones the first."""
+        estimates = [self._estimate(machines) for machines in starts]
+        promising_first = np.argsort(estimates, kind="stable")
+        costs = np.full(len(starts), np.inf)
+        for place in promising_first.tolist():
+            # A simulation may stop where it has passed the best, but not one that takes
+            # as long: it may be the first.
+            limit = costs.min() * (1.0 + _ROUNDING)
+            costs[place] = units_cost(self.arrays, starts[place], limit)
+
+        best = int(costs.argmin())
         memory = min(self.options.transfers, REMEMBERED)
-        chains = [new_chain(self.arrays, machines, memory) for machines in starts]
-
-        def cost_of(chain: Record) -> float:
-            return float(chain.cost[0])
-
-        self.chain: Record = min(chains, key=cost_of)
+        self.chain: Record = new_chain(starts[best], float(costs[best]), memory)
         self.chain.tally[lib.PROPOSED] = len(starts)
         self.chain.tally[lib.SIMULATED] = len(starts)
 
@@ -292,9 +298,8 @@ class _Run:
         chain = self.chain
         chain.tally[lib.PROPOSED] += 1
         chain.tally[lib.SIMULATED] += 1
-        machine_of = self.space.expand(machines)
         # A simulation may stop where it has passed the best.
-        makespan = placement_cost(self.arrays, machine_of, self.best)
+        makespan = units_cost(self.arrays, machines, self.best)
         if makespan < self.best:
             chain.cost[1] = makespan
             chain.best_machines[:] = machines
@@ -329,10 +334,8 @@ class _Run:
         """Have the chain go on from a sketch; the best placement stays noted."""
         machines = draw_machines(self.space, self.rng)
         sketched = self.sketch(machines)
-        # Without memory: only its placement and cost are taken.
-        fresh = new_chain(self.arrays, sketched, 0)
-        self.chain.machines[:] = fresh.machines
-        self.chain.cost[0] = fresh.cost[0]
+        self.chain.machines[:] = sketched
+        self.chain.cost[0] = units_cost(self.arrays, sketched)
 
     def _cool_down(
         self,

@@ -250,7 +250,9 @@ def test_of_finalists_that_take_as_long_the_first_stays(
         module, "_judge", lambda _, placement, _limit: seconds[placement]
     )
 
-    assert module._best_of(seconds, None) == Placement((1,))
+    first, *rivals = seconds
+    assert module._best_of(first, 3.0, rivals, None) == Placement((1,))
+    assert module._best_of(first, 2.0, rivals, None) == first
 
 
 def test_a_better_finalist_has_the_makespan_of_its_candidate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -154,6 +155,32 @@ def note_starts(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, ...]]]:
 
     monkeypatch.setattr(_Run, "_begin_chain", note)
     return starts
+
+
+def test_a_chain_begins_at_the_first_of_equally_good_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last looks best and takes 3 s, all others 2 s.
+
+    Simulations may stop where they pass what was the best, but not at it.
+    """
+    watch(monkeypatch, {})
+    starts = note_starts(monkeypatch)
+    estimates = iter(range(SIMPLE, 0, -1))
+    limits: list[float] = []
+
+    def cost(_: Any, machines: Ints, limit: float) -> float:
+        limits.append(limit)
+        return 3.0 if tuple(machines.tolist()) == starts[0][-1] else 2.0
+
+    monkeypatch.setattr(_Run, "_estimate", lambda *_: next(estimates))
+    monkeypatch.setattr(sys.modules[_Run.__module__], "units_cost", cost)
+    found = search(transfers=ROUND, sketches=0)
+
+    assert found.placement.machine_of == starts[0][0]
+    assert found.start_makespan == 2.0
+    assert limits == pytest.approx([np.inf, 3.0, 2.0, 2.0, 2.0, 2.0])
+    assert min(limits) > 2.0
 
 
 @pytest.mark.parametrize(
