@@ -247,6 +247,28 @@ def test_short_searches_see_volumes_of_the_whole_job(
     assert all(seen.times.shape[1] < 40 for seen in searches)
 
 
+def test_every_short_search_tries_ten_placements_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of the flows of a full search are those of thirty placements."""
+    machines = [{"name": f"m{n}", "nic": f"{n + 1} Gbit/s"} for n in range(5)]
+    scenario = loads(content(machines, iterations=40))
+    job = build_job(scenario)
+    asked = list[int]()
+
+    def search(*_: Any, transfers: int, **__: Any) -> Any:
+        asked.append(transfers)
+        return SimpleNamespace(makespan=1.0)
+
+    flows = len(job.edges) * machine_choice._ITERATIONS
+    monkeypatch.setattr(machine_choice, "FLOWS", 2 * 30 * flows)
+    monkeypatch.setattr(machine_choice, "best_placement", search)
+    run = realize(scenario, job)
+    machine_choice.promising(scenario, job, scenario.to_cluster(), run)
+    assert len(asked) == 3
+    assert min(asked) >= 10
+
+
 def job_with_stores(count: int) -> Job:
     """Return stores that send a sampler two flows each, one for the next iteration."""
     stores = [Task(f"g{n}", "graph_store", pinned=f"m{n}") for n in range(count)]
