@@ -547,7 +547,8 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     unseen = max(0, len(groups) - shown)
     unseen_words = f"{unseen} more would help, " if unseen else ""
     useless = len(rows) - len(helping)
-    table.caption = f"{unseen_words}{useless} changes would not"
+    changes = "change" if useless == 1 else "changes"
+    table.caption = f"{unseen_words}{useless} {changes} would not"
     if has_edits:
         table.caption += "; --json has all keys"
     return table

@@ -58,8 +58,8 @@ def test_changes_that_are_not_shown_are_counted_by_what_they_are_worth() -> None
     )
     two = improvements(explanation, 2)
     assert [row[0] for row in rows_of(two)] == ["NIC of a (or 1 more)", "task w"]
-    assert two.caption == "2 more would help, 1 changes would not"
+    assert two.caption == "2 more would help, 1 change would not"
     for shown in (4, 9):
         all_of_them = improvements(explanation, shown)
         assert len(all_of_them.rows) == 4
-        assert all_of_them.caption == "1 changes would not"
+        assert all_of_them.caption == "1 change would not"
