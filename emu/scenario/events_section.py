@@ -436,6 +436,20 @@ class FailuresSection(Section):
                 deaths.append((time, name))
         return deaths
 
+    def draws(self, cluster: Cluster, seed: int) -> list[tuple[float, str]]:
+        """Return the times of all failures, each with its machine or link."""
+        by_key = self.faults_by_key(cluster, seed)
+        draws = self.deaths(cluster, seed)
+        for fault in by_key["link"]:
+            draws.append((fault.since, fault.subject))
+        for fault in by_key["machine"]:
+            if fault.of_machine:
+                draws.append((fault.since, fault.subject))
+            # A cut is of both directions, of which one counts.
+            elif fault.subject.endswith(" out"):
+                draws.append((fault.since, fault.subject.removesuffix(" out")))
+        return draws
+
     def faults(self, cluster: Cluster, seed: int) -> list[Fault]:
         """Return all faults, subject by subject in the order of their times.
 

@@ -586,13 +586,6 @@ def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
     failures = experiment.scenario.failures
     if failures is None:
         return {}
-    seed = experiment.scenario.seed
-    cluster = experiment.problem.cluster
-
-    draws = failures.deaths(cluster, seed)
-    for fault in failures.faults(cluster, seed):
-        if not fault.subject.endswith(" in"):  # a cut is of both directions
-            subject = fault.subject.removesuffix(" out")
-            draws.append((fault.since, subject))
+    draws = failures.draws(experiment.problem.cluster, experiment.scenario.seed)
     names = [name for time, name in draws if time < end]
     return dict(Counter(names))

@@ -162,3 +162,24 @@ def test_systems_are_compared_with_their_deaths() -> None:
     )
     assert died.makespan == pytest.approx(emu.simulate(scenario).makespan)
     assert died.makespan > calm.makespan + 2.0
+
+
+def test_failures_count_where_names_look_like_directions() -> None:
+    """The subject of a cut is a NIC and its direction, of others a machine or link."""
+    machines = [{"name": name, "nic": "10 B/s"} for name in ("m in", "m out")]
+    links = [{"name": "core in", "bandwidth": "10 B/s"}]
+    terms = {"every": "2 s", "for": "1 s"}
+    failures = {
+        "machine": {**terms, "what": "pause"},
+        "link": {**terms, "what": "cut"},
+    }
+    keys = {
+        "cluster.machines": machines,
+        "cluster.links": links,
+        "placement.tasks": {"a": "m in", "b": "m out"},
+        "failures": failures,
+    }
+
+    experiment = prepare(emu.loads(JOB, keys))
+
+    assert count_failures(experiment, 20.0).keys() == {"core in", "m in", "m out"}
