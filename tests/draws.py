@@ -16,7 +16,6 @@ from itertools import product
 from typing import Any, TypeVar
 
 import pytest
-from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 #: 1 of so many draws is tried.
@@ -24,6 +23,7 @@ SHARE = 1 if os.environ.get("EMU_DRAWS") == "all" else 3
 #: Seeds or examples of a test that are so few are tried in any case.
 FEW = 2
 _SETTINGS = "_hypothesis_internal_use_settings"
+_ROW_WITH_MARKS = type(pytest.param())
 T = TypeVar("T")
 
 
@@ -75,7 +75,7 @@ def rarely_but(step: int, rows: Iterable[Any], *, several: bool = False) -> list
     for number, row in enumerate(rows):
         if number % step == 0:
             found.append(row)
-        elif isinstance(row, ParameterSet):
+        elif isinstance(row, _ROW_WITH_MARKS):
             marks = (*row.marks, pytest.mark.nightly)
             found.append(pytest.param(*row.values, id=row.id, marks=marks))
         else:

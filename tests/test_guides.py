@@ -27,7 +27,6 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.cli.app import COMMANDS
 from emu.lab.machines.lab import missing_needs
-from tests import draws
 from tests.leftovers import Leftovers
 from tests.several_commands import Elsewhere
 
@@ -35,9 +34,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: +([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDES = [page for page in PAGES if "\n```console" in page.read_text(encoding="utf-8")]
-
-#: Of so many systems, graphs or ranks that a walk takes 6 to 15 s of CPU.
-LONG = ("own_graph", "virtual", "which_system")
 
 #: What a block may need -> why it cannot be run here, if it cannot.
 NEEDS: dict[str, Callable[[], str]] = {
@@ -191,11 +187,7 @@ def short_searches() -> None:
 @pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "guide",
-    [draws.rarely(page) if page.stem in LONG else page for page in GUIDES],
-    ids=lambda page: page.stem,
-)
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda page: page.stem)
 def test_a_guide_prints_what_it_shows(
     guide: Path, tmp_path: Path, leftovers: Leftovers
 ) -> None:

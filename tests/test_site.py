@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly,
     pytest.mark.skipif(
         find_spec("mkdocs") is None or find_spec("mkdocstrings") is None,
         reason="no mkdocs: pip install '.[docs]'",
@@ -79,6 +78,7 @@ def test_what_is_made_for_the_site_is_there(site: Path) -> None:
     assert 'href="https://fonts' not in first
 
 
+@pytest.mark.nightly
 @needs_browser
 async def test_its_search_finds(address: str) -> None:
     """By hand it is the field at the top; a key of scenarios leads to its page."""
