@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.settings import RunSettings
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Kind
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
-from emu.errors import ScenarioError
+from emu.errors import EmulatorError, ScenarioError
 from emu.problem import Problem, Realization
 from emu.problem.job import TIMED
 
@@ -125,6 +127,8 @@ def process_specs(
     """Return the specification of every node process, in the order of the tasks.
 
     The agent completes each with what only its host knows (`HostSide`, keys of edges).
+
+    Raises EmulatorError where settings of a system's package cannot be sent.
     """
     # Real work takes what it takes.
     times = None if settings.compute == "real" else expected.times
@@ -149,8 +153,30 @@ def process_specs(
             tasks=tuple(tasks),
             first=settings.first,
         )
+        _check_settings(spec)
         specs.append(spec)
     return specs
+
+
+def _check_settings(spec: ProcessSpec) -> None:
+    """Raise EmulatorError where a system's package states what no process can get."""
+    settings_of = {"the job": spec.job_settings}
+    for task in spec.tasks:
+        settings_of[f"task {task.name}"] = task.settings
+
+    for owner, settings in settings_of.items():
+        for key, value in settings.items():
+            try:
+                encode_message(Kind.CONTROL, {key: value})
+            except (TypeError, ValueError, OverflowError) as error:
+                system = spec.job_settings.get("system")
+                kind = type(value).__name__
+
+                raise EmulatorError(
+                    f"system {system}: setting {key} of {owner} is {value!r:.40} "
+                    f"({kind}), which no process can be sent: write plain numbers, "
+                    "texts, and lists or mappings of them"
+                ) from error
 
 
 def host_of_machines(

@@ -20,7 +20,7 @@ from emu.emulation.coordinator.process_specs import (
     receive_sizes,
 )
 from emu.emulation.wire.process_spec import ProcessSpec
-from emu.errors import ScenarioError
+from emu.errors import EmulatorError, ScenarioError
 from emu.problem import (
     Cluster,
     Edge,
@@ -54,6 +54,35 @@ def test_description_of_a_task() -> None:
         ("p0", 1, True),
     ]
     assert [end.peer for end in task.outputs] == ["p0"]  # credit is no connection
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (np.int64(4), r"is .*4.* \(int64\)"),
+        ({4}, r"is \{4\} \(set\)"),
+        (1 << 64, r"is 18446744073709551616 \(int\)"),
+    ],
+)
+@pytest.mark.parametrize("owner", ["the job", "task w0"])
+def test_a_setting_that_cannot_be_sent_names_its_system(
+    value: object, found: str, owner: str
+) -> None:
+    problem, realization = two_machine_example(3)
+    job_settings: dict[str, Any] = {"system": "mine"}
+    settings = {"page": value}
+    tasks = list(problem.job.tasks)
+    if owner == "the job":
+        job_settings |= settings
+    else:
+        place = [task.name for task in tasks].index("w0")
+        tasks[place] = replace(tasks[place], settings=settings)
+    job = replace(problem.job, tasks=tuple(tasks), settings=job_settings)
+    problem = replace(problem, job=job)
+
+    words = f"system mine: setting page of {owner} {found}"
+    with pytest.raises(EmulatorError, match=words):
+        process_specs(problem, RunSettings(), realization)
 
 
 def test_a_process_knows_when_its_machine_is_slower() -> None:
