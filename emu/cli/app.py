@@ -297,7 +297,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             exit_code = DataError.exit_code
             text = _explain_host(error)
             if not text:
@@ -309,7 +309,7 @@ class Commands(TyperGroup):
             raise typer.Exit(exit_code) from error
 
 
-def _blame_package(error: Exception) -> str:
+def _blame_package(error: BaseException) -> str:
     """Return what code of a system of another package raised; empty where none did."""
     if "emu.systems.system" not in sys.modules:  # no system has been asked yet
         return ""
@@ -318,7 +318,7 @@ def _blame_package(error: Exception) -> str:
     return blame_package(error)
 
 
-def _explain_host(error: Exception) -> str:
+def _explain_host(error: BaseException) -> str:
     """Return what an error says of this host; empty where it may be a fault of emu."""
     if isinstance(error, ModuleNotFoundError) and error.name in _OF_FIGURES:
         return f"this needs {error.name}: pip install 'dgtp-emulator[figures]'"

@@ -23,14 +23,14 @@ def name_package() -> Iterator[None]:
         yield
     except EmulatorError:
         raise
-    except Exception as error:  # of another package: anything
+    except (Exception, SystemExit) as error:  # of another package: anything
         problem = blame_package(error)
         if problem:
             raise EmulatorError(problem) from error
         raise
 
 
-def blame_package(error: Exception) -> str:
+def blame_package(error: BaseException) -> str:
     """Return the error of another package in words; empty where it is ours alone."""
     packages = _packages()
     for module, place in _list_places(error):
@@ -53,7 +53,7 @@ def _packages() -> dict[str, str]:
     return packages
 
 
-def _list_places(error: Exception) -> Iterator[tuple[str, str]]:
+def _list_places(error: BaseException) -> Iterator[tuple[str, str]]:
     """Yield module and place of all that took part in an error, the innermost first."""
     # A section that lacks a key, and a module a record, may be read by our code alone.
     if isinstance(error, AttributeError):

@@ -33,7 +33,7 @@ def section_problem(section: object, name: str) -> str:
     field = section.model_fields.get("system")
     if field is None:
         return f"has no key system: {remedy}"
-    if get_args(field.annotation) != (name,):
+    if name not in get_args(field.annotation):
         return f"is of another system: {remedy}"
     for key in _KEYS:
         if key not in section.model_fields and not hasattr(section, key):
@@ -77,7 +77,10 @@ def _method_problem(section: type[JobSection], name: str, count: int) -> str:
     if method is getattr(JobSection, name):
         return f"has no method {name}"
     found = inspect.signature(method)
-    values = [None] * (count + 1)  # and self
+    values = [None] * count
+    # A method of the class, or a static one, has no self to be handed.
+    if inspect.isfunction(inspect.getattr_static(section, name)):
+        values.append(None)
     try:
         found.bind(*values)
     except TypeError:

@@ -54,10 +54,36 @@ class _Narrow(_Sound):
         """Take no context."""
 
 
+class _OfTwoSystems(_Sound):
+    system: Literal["other", "mine"]  # type: ignore[assignment]
+
+
+class _Selfless(_Sound):
+    @classmethod
+    @override
+    def build(cls, context: Any) -> Any:
+        """Build nothing, of the class."""
+
+    @staticmethod
+    @override
+    def realize(job: Any, context: Any, cluster: Any, measured: Any) -> Any:
+        """Realize nothing, of nobody."""
+
+
+class _SelflessAndNarrow(_Sound):
+    @classmethod
+    @override
+    def build(cls) -> Any:  # type: ignore[override]
+        """Take no context."""
+
+
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
         (_Sound, ""),
+        (_OfTwoSystems, ""),
+        (_Selfless, ""),
+        (_SelflessAndNarrow, "has build()"),
         (None, "None is no subclass of emu.systems.job_section.JobSection"),
         (int, "int is no subclass of"),
         (_Keyless, "has no key system: write system: Literal['mine']"),
@@ -139,7 +165,7 @@ def test_a_record_that_ends_the_process_is_an_error_of_its_entry_point(
         system.systems.__wrapped__()
 
 
-@pytest.mark.parametrize("code", ["{}['page']", "open('/no')"])
+@pytest.mark.parametrize("code", ["{}['page']", "open('/no')", "exit(0)"])
 def test_a_command_names_the_package_that_raises(
     code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,3 +199,18 @@ def test_a_module_without_its_name_is_blamed_by_who_reads_it(
         package_faults.name_package(),
     ):
         _ = module.TRANSLATION
+
+
+def test_code_that_ends_the_process_is_an_error_of_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module: Any = ModuleType("emu_other.section")
+    exec("def build():\n    raise SystemExit(0)\n", module.__dict__)  # noqa: S102
+    packages = {"emu_other": "other, which emu-other brings,"}
+    monkeypatch.setattr(package_faults, "_packages", lambda: packages)
+    problem = "other, which emu-other brings, has an error .* SystemExit: 0"
+    with (
+        pytest.raises(EmulatorError, match=problem),
+        package_faults.name_package(),
+    ):
+        module.build()
