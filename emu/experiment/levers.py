@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from emu.experiment.bisection import WIDE, bisect
@@ -73,12 +74,22 @@ class Lever:
         return f"{self.name} {side} {self.write(value)}"
 
 
+def _round_away(value: float, now: float, digits: int) -> float:
+    """Return a value rounded away from the present one: it holds from there on."""
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    units = round(value / unit, 6)  # of 1.22 they are 122, and not a little more
+    units = math.ceil(units) if value > now else math.floor(units)
+    return units * unit
+
+
 def _write_factor(factor: float) -> str:
-    """Return three digits of a factor, rounded away from 1: it holds from there on."""
-    unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
-    units = round(factor / unit, 6)  # of 1.22 they are 122, and not a little more
-    units = math.ceil(units) if factor > 1 else math.floor(units)
-    return f"{units * unit:.3g}"
+    rounded = _round_away(factor, now=1.0, digits=3)
+    return f"{rounded:.3g}"
+
+
+def _write_latency(seconds: float, now: float) -> str:
+    rounded = _round_away(seconds, now, digits=4)
+    return format_duration(rounded)
 
 
 def _write_speed(factor: float) -> str:
@@ -181,11 +192,12 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
     if nics:
         latencies = [nic.latency for nic in nics.values()]
         longest = max(max(pair.inward, pair.outward) for pair in latencies)
+        now = longest or _LATENCY
         yield Lever(
             name="latency of NICs",
             edit=delay,
-            write=format_duration,
-            now=longest or _LATENCY,
+            write=partial(_write_latency, now=now),
+            now=now,
         )
     if nics or cluster.links:
         yield Lever("network", speed_up, _write_speed)

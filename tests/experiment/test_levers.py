@@ -150,3 +150,21 @@ def test_a_factor_is_written_where_it_holds_already(
     assert found["network"].write(factor) == f"{written} x as fast"
     assert found["collecting"].write(factor) == f"{written} x as fast"
     assert found["the dearest machines"].write(factor) == f"{written} x their price"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (4.0001e-3, "from 4.001 ms"),
+        (12.5e-3, "from 12.5 ms"),
+        (0.80006e-3, "down to 800 us"),
+        (1.2349e-3, "down to 1.234 ms"),
+    ],
+)
+def test_a_latency_is_written_where_it_holds_already(
+    seconds: float, written: str
+) -> None:
+    """The present one is 4 ms: more is rounded up, and less down."""
+    _, found = levers()
+    lever = found["latency of NICs"]
+    assert lever.words(seconds) == f"latency of NICs {written}"
