@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -543,19 +543,38 @@ class _Job:
         if exchange.kind not in _ROOTED:
             return 0
         root = exchange.root
-        places = set[int]()
-        if 0 <= root < len(members):
-            places.add(root)
-        if root in members:
-            places.add(members.index(root))
+        places = _places_of(root, members)
         if len(places) == 1:
             return places.pop()
 
-        group = ", ".join(map(str, members))
-        problem = f"{exchange.task} has root {root} in a group of ranks {group:.60}"
+        group = printable(", ".join(map(str, members)), limit=60)
+        problem = f"{exchange.task} has root {root} in a group of ranks {group}"
         if places:
-            problem += f": rank {root}, or rank {members[root]}, which is place {root}"
+            problem += f", a place or a rank there: {_clear_roots(places, members)}"
         raise self.workload.error(problem)
+
+
+def _places_of(root: int, members: Sequence[int]) -> set[int]:
+    """Return the places in a group that a root may name, as a place and as a rank."""
+    places = set[int]()
+    if 0 <= root < len(members):
+        places.add(root)
+    if root in members:
+        places.add(members.index(root))
+    return places
+
+
+def _clear_roots(places: Collection[int], members: Sequence[int]) -> str:
+    """Return which root to write for each place; some have none that is read."""
+    remedies = []
+    for place in sorted(places):
+        rank = members[place]
+        roots = [root for root in (place, rank) if len(_places_of(root, members)) == 1]
+        remedy = f"no root names rank {rank} alone"
+        if roots:
+            remedy = f"write {roots[0]} for rank {rank}"
+        remedies.append(remedy)
+    return ", ".join(remedies)
 
 
 def _write_span(counts: Sequence[int]) -> str:

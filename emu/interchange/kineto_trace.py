@@ -31,6 +31,7 @@ from emu.interchange.kineto_ranges import (
     splits_text,
 )
 from emu.interchange.workload import Data
+from emu.names import printable
 
 #: Keys of the file that change no number.
 _ABOUT = (
@@ -593,5 +594,6 @@ class RankTrace(Account):
         if kind not in _ROOTED or rank is None:
             return record.get("Rank")
         if int(rank) not in ranks:
-            raise self.error(f"has {key} {rank}, which is not in its group {ranks}")
+            group = printable(str(ranks), limit=60)
+            raise self.error(f"has {key} {rank}, which is not in its group {group}")
         return ranks.index(int(rank))

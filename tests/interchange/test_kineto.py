@@ -240,6 +240,23 @@ def test_a_peer_or_root_outside_the_group_is_refused(
     assert problem in str(caught.value)
 
 
+def test_a_group_of_many_ranks_is_cut_where_a_peer_is_not_in_it(tmp_path: Path) -> None:
+    ranks = [*range(4000)]
+    about = nccl("send", **{"Dst Rank": 7777}) | {
+        "Process Group Name": "1",
+        "Process Group Ranks": str(ranks),
+        "Group size": 4000,
+    }
+    rank = [*kernel(0, 4, 0), *kernel(4, 20, 1, **about)]
+    groups = [{"pg_name": "1", "ranks": ranks}]
+    paths = write_traces(tmp_path, rank, rank, backend="nccl", pg_config=groups)
+    with pytest.raises(DataError) as caught:
+        read_workload(*paths)
+    _, found = str(caught.value).split("in its group ")
+    assert found.startswith("(0, 1, 2, ")
+    assert len(found) == 60
+
+
 @pytest.mark.parametrize("uneven_rank", [0, 1])
 def test_one_rank_alone_may_send_unequal_shares(
     tmp_path: Path, uneven_rank: int

@@ -19,6 +19,7 @@ import emu
 from emu.cli.app import app
 from emu.errors import DataError
 from emu.interchange import workload
+from emu.interchange.chakra import _clear_roots, _places_of
 from emu.interchange.chakra_nodes import COLLECTIVES, KINDS
 from emu.interchange.protobuf import encode, write_varint
 from emu.interchange.workload import order_nodes, reduce_edges
@@ -192,7 +193,10 @@ def test_a_root_of_a_group_is_the_rank_that_alone_fits(
 @pytest.mark.parametrize(
     ("root", "problem"),
     [
-        (1, "r1.2 has root 1 in a group of ranks 1, 3: rank 1, or rank 3, which is"),
+        (
+            1,
+            "has root 1 in a group of ranks 1, 3, a place or a rank there: write 0 for",
+        ),
         (2, "r1.2 has root 2 in a group of ranks 1, 3"),
         (9, "r1.2 has root 9 in a group of ranks 1, 3"),
     ],
@@ -203,6 +207,20 @@ def test_a_root_that_may_be_two_ranks_or_none_is_refused(
     with pytest.raises(DataError) as caught:
         makespan(tmp_path, in_group("BROADCAST", root))
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("root", "members", "remedy"),
+    [
+        (1, [1, 3], "write 0 for rank 1, write 3 for rank 3"),
+        (2, [0, 2, 3], "write 1 for rank 2, write 3 for rank 3"),
+        (2, [1, 2, 3], "no root names rank 2 alone, write 3 for rank 3"),
+    ],
+)
+def test_a_root_that_may_be_two_ranks_has_one_to_write_for_each(
+    root: int, members: list[int], remedy: str
+) -> None:
+    assert _clear_roots(_places_of(root, members), members) == remedy
 
 
 def test_one_rank_alone_takes_what_its_collective_took(tmp_path: Path) -> None:
