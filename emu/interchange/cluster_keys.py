@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from emu.interchange.topology import Topology, Wire
 from emu.interchange.workload import Data
 from emu.names import check_name
+from emu.problem.fields.quantities import MOST_LETTERS
 from emu.problem.links import NO_ROUTE
 from emu.units import DURATION, RATE
 
@@ -25,8 +26,6 @@ Through: TypeAlias = tuple[str, ...]
 Routes: TypeAlias = Mapping[Ends, list[str]]
 
 _INFINITE = float("inf")
-#: Characters of a name of a machine or link in a scenario.
-_MOST_LETTERS = 100
 _UNSHARED = "rate of a flow for itself, which those of the same two machines share"
 
 
@@ -109,15 +108,15 @@ def _check_names(topology: Topology, names: Iterable[str]) -> None:
     """Raise DataError where a scenario has no such names."""
     for name in names:
         # The scenario refuses them as well, in each of its routes.
+        if len(name) > MOST_LETTERS:
+            raise topology.error(
+                f"has a name of {len(name)} characters, at most {MOST_LETTERS} are "
+                f"read: {name:.40}"
+            )
         try:
             check_name(name)
         except ValueError as error:
             raise topology.error(f"has a name that is refused: {error}") from error
-        if len(name) > _MOST_LETTERS:
-            raise topology.error(
-                f"has a name of {len(name)} characters, at most {_MOST_LETTERS} are "
-                f"read: {name:.40}"
-            )
 
 
 def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str]]:

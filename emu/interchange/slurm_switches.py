@@ -74,19 +74,19 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _read_line(line: str, topology: Topology, above: Above) -> None:
     """Add the nodes or switches below a switch; raises ValueError as `_expand`."""
-    rest = line.strip()
-    words = rest.split()
+    text = line.strip()
+    words = text.split()
     if not words:
         return
     keys = {}
-    while rest:
-        match = _PAIR.match(rest)
+    while text:
+        match = _PAIR.match(text)
         if match is None:
-            raise ValueError(f"found {rest!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
+            raise ValueError(f"found {text!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
         key, quoted, value = match.groups()
         # Slurm takes its keys in capitals, too.
         keys[key.lower()] = value or quoted
-        rest = rest[match.end() :].strip()
+        text = text[match.end() :].strip()
     switch = keys.pop("switchname", "")
     if not switch:
         raise ValueError(f"{words[0]:.40} is no SwitchName")

@@ -231,6 +231,7 @@ def test_host_lists_are_expanded(ranges: list[tuple[int, int]], width: int) -> N
         (TREE + "SwitchName=s9 \\\nNodes=tux00=7\n", "line 6: found 'Nodes=tux00=7'"),
         (TREE.replace("tux", "t\0"), "name that is refused: 't\\\\x0000' holds what"),
         (TREE.replace("tux", "t" * 99), "has a name of 101 characters, at most 100"),
+        (TREE.replace("tux", "t" * 399), "has a name of 401 characters, at most 100"),
         (TREE + "SwitchName=s9 Nodes=[0-x] \\", "line 6: found [0-x], write [0-5,12]"),
         (TREE + "Nodes=tux00\n", "line 6: Nodes=tux00 is no SwitchName"),
     ],

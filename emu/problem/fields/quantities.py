@@ -347,8 +347,13 @@ Seed: TypeAlias = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Positive: TypeAlias = Annotated[
     float, Strict(), Field(gt=0, allow_inf_nan=False, le=1e12)
 ]
+#: Characters of a name of a machine, link or task.
+MOST_LETTERS = 100
 Name: TypeAlias = Annotated[
-    str, Strict(), Field(min_length=1, max_length=100), AfterValidator(check_name)
+    str,
+    Strict(),
+    Field(min_length=1, max_length=MOST_LETTERS),
+    AfterValidator(check_name),
 ]
 #: A path; those of a file are relative to the file, those of --set to where it runs.
 FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=4096)]
@@ -358,13 +363,13 @@ FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=40
 TaskName: TypeAlias = Annotated[
     str,
     Strict(),
-    Field(min_length=1, max_length=100, pattern=r"^[^\s/\\>#]+$"),
+    Field(min_length=1, max_length=MOST_LETTERS, pattern=r"^[^\s/\\>#]+$"),
     AfterValidator(check_name),
 ]
 FileName: TypeAlias = Annotated[
     str,
     Strict(),
-    Field(min_length=1, max_length=100, pattern=r"^[^/\\]+$"),
+    Field(min_length=1, max_length=MOST_LETTERS, pattern=r"^[^/\\]+$"),
     AfterValidator(check_name),
 ]
 
