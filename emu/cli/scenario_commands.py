@@ -25,7 +25,7 @@ from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit, seconds, split_words
 from emu.errors import DataError, ScenarioError
 from emu.host.files import write_atomic
-from emu.lab.setup import find_lab_errors
+from emu.lab.setup import find_lab_errors, lab_notes
 from emu.names import file_part
 from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table, terminal
@@ -149,9 +149,13 @@ def _find_errors(file: Path, overrides: list[str]) -> list[ScenarioError]:
 
 def _say_good(file: Path, overrides: list[str]) -> None:
     typer.echo(f"{file}: good")
-    if not scenario_file.is_lab(file, overrides):  # a lab is code of others itself
-        for note in _notes(load(file, overrides)):
-            typer.echo(f"{file}: {note}", err=True)
+    # A lab is code of others itself.
+    if scenario_file.is_lab(file, overrides):
+        notes = lab_notes(scenario_file.load_lab(file, overrides))
+    else:
+        notes = _notes(load(file, overrides))
+    for note in notes:
+        typer.echo(f"{file}: {note}", err=True)
 
 
 def _notes(scenario: Scenario) -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from emu.lab.machines.programs import PLACES, LabProgram, starts
 from emu.problem.fields.cluster_section import Nic
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
+from emu.runs.lab_file import log_name
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 
@@ -29,6 +31,8 @@ COMMAND = "command"
 _NOT_OF_LABS = ("link", "cut", "slow", "pause", "kill")
 #: Keys of a cluster that no lab has.
 _BEYOND_NICS = ("links", "racks", "routes")
+#: What may stand for them.
+_TOPOLOGY = ("cluster", "topology")
 #: Keys of machines that a lab reads.
 _READ = ("name", "count", "nic", "cpu")
 _ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -40,12 +44,16 @@ def open_lab(file: LabFile) -> Lab:
     """Return the lab that a file describes, not started yet.
 
     Raises ScenarioError when a NIC is one that no kernel here carries, a name is no
-    host name, a program names a place that there is none of, or a machine a share of
-    the cores here that it cannot have.
+    host name, a program names a place that there is none of, a machine a share of the
+    cores here that it cannot have, or the file what other commands or hosts have alone.
     """
-    for trail, problem in _errors(file):
+    for trail, problem in chain(_errors(file), _absences(file)):
         raise file.origin.error(trail, problem)
+    return _make_lab(file)
 
+
+def _make_lab(file: LabFile) -> Lab:
+    """Return the lab of a file without such errors; ScenarioError as `open_lab`."""
     section = file.lab
     machines = []
     for machine in file.to_cluster().machines:
@@ -92,14 +100,14 @@ def find_lab_errors(
     source: str | Path,
     overrides: Overrides = (),
 ) -> list[ScenarioError]:
-    """Return every error of a lab file; none if `open_lab` takes it."""
+    """Return every error of a lab file; `lab_notes` has what is none everywhere."""
     try:
         file = load_lab(source, overrides)
         found = list(_errors(file))
         problems = [file.origin.error(trail, problem) for trail, problem in found]
         # What only making the lab can show comes last.
         if not problems:
-            open_lab(file)
+            _make_lab(file)
     except ScenarioErrors as errors:
         return list(errors.errors)
     except ScenarioError as error:
@@ -107,17 +115,39 @@ def find_lab_errors(
     return problems
 
 
+def lab_notes(file: LabFile) -> Iterator[str]:
+    """Yield what `open_lab` refuses here, and other commands or hosts have."""
+    for trail, problem in _absences(file):
+        error = file.origin.error(trail, problem)
+        yield f"emu lab refuses {error.key}: {error.problem}"
+
+
+def _absences(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong) of what no lab has, or no lab of this host."""
+    keys = [key for key in _BEYOND_NICS if getattr(file.cluster, key)]
+    # A topology stands for several of them.
+    trails = dict.fromkeys(_stated_trail(file, key) for key in keys)
+    for trail in trails:
+        problem = (
+            "a lab has NICs and no further links, as emu run and emu virtual have: "
+            "state machines alone"
+        )
+        yield trail, problem
+    yield from _tcp_errors(file.lab.congestion_control)
+
+
+def _stated_trail(file: LabFile, key: str) -> Trail:
+    """Return where a key of the cluster, or the topology that has it, is stated."""
+    trail: Trail = ("cluster", key)
+    document = file.origin.document
+    if document is None or document.states(trail) or not document.states(_TOPOLOGY):
+        return trail
+    return _TOPOLOGY
+
+
 def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) beyond the file's words."""
     yield from _machine_errors(file)
-    for key in _BEYOND_NICS:
-        if getattr(file.cluster, key):
-            problem = (
-                "a lab has NICs and no further links: leave it out, emu run and emu "
-                "virtual have them"
-            )
-            yield ("cluster", key), problem
-    yield from _tcp_errors(file.lab.congestion_control)
     for number, event in enumerate(file.events):
         trail: Trail = ("events", number)
         if event.nic is not None:
@@ -138,6 +168,24 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             starts([program], addresses, places)
         except ValueError as error:
             yield ("lab", "programs", number), str(error)
+    yield from _log_errors(programs)
+
+
+def _log_errors(programs: Sequence[LabProgram]) -> Iterator[tuple[Trail, str]]:
+    """Yield likewise programs that would write into the log of another."""
+    writers: dict[str, str] = {}
+    for number, program in enumerate(programs):
+        logs = {log_name(program.name, name): name for name in program.machines}
+        taken = sorted(writers.keys() & logs.keys())
+        if taken:
+            log = taken[0]
+            problem = (
+                f"{program.name!r} on {logs[log]} would write {log}, as "
+                f"{writers[log]} does: name it otherwise"
+            )
+            yield ("lab", "programs", number, "name"), problem
+        for log, name in logs.items():
+            writers[log] = f"{program.name!r} on {name}"
 
 
 def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:

@@ -124,6 +124,10 @@ class Document:
                 path = folder / path
             place[key] = str(path)
 
+    def states(self, trail: Trail) -> bool:
+        """Return True where the file, or an option for just that, wrote a value."""
+        return trail in self.lines or trail in self.options
+
     def is_option(self, trail: Trail) -> bool:
         """Return True where a ``--set`` option wrote a value, or what contains it."""
         lengths = range(len(trail) + 1)

@@ -69,6 +69,8 @@ def _check_placement(found: object) -> str:
 _PROGRAM = {"type": "string", "pattern": f"^({own_rules.PROGRAM.pattern})$"}
 _RATES = {"enum": list(own_rules.list_policies())}
 _PLACEMENTS = {"enum": list(placement.PLACEMENT_POLICIES)}
+_NUL = "\0"
+_HAS_NUL = "has a NUL, with which nothing starts: remove it"
 RatePolicy: TypeAlias = Annotated[
     str,
     BeforeValidator(own_rules.check_policy),
@@ -515,21 +517,18 @@ def name_errors(file: LabFile) -> Problems:
 
 
 def _program_errors(file: LabFile) -> Problems:
-    """Yield likewise names of programs and variables, and where programs run."""
-    taken = set()
+    """Yield likewise commands and variables that no system takes, and places."""
     for position, program in enumerate(file.lab.programs):
         trail: Trail = ("lab", "programs", position)
-        if program.name in taken:
-            problem = (
-                f"two programs are called {program.name!r}, and would write one log: "
-                "name each otherwise"
-            )
-            yield (*trail, "name"), problem
-        taken.add(program.name)
-        for variable in program.env:
-            if not variable or "=" in variable:
-                problem = f"{variable!r} names no variable: write a name without ="
-                yield (*trail, "env", variable), problem
+        if _NUL in program.run:
+            yield (*trail, "run"), _HAS_NUL
+        for variable, value in program.env.items():
+            place = (*trail, "env", variable)
+            if not variable or "=" in variable or _NUL in variable:
+                problem = f"{variable!r} names no variable: write one without = and NUL"
+                yield place, problem
+            elif _NUL in value:
+                yield place, _HAS_NUL
         if program.on != "all":
             yield from _place_errors(file, (*trail, "on"), program.on)
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.lab.setup import find_lab_errors, idle_keys
+from emu.lab.setup import find_lab_errors, idle_keys, lab_notes, open_lab
 from emu.scenario.scenario_file import list_labs, load, load_lab
 from emu.scenario.schema import file_schema
 
@@ -56,6 +56,16 @@ def _written(lab: dict[str, Any], folder: Path) -> Path:
     path = folder / "lab.yaml"
     path.write_text(json.dumps(lab, indent=1))
     return path
+
+
+def _changed(trail: tuple[Any, ...], value: object, folder: Path) -> Path:
+    """Write the lab with another value at a place."""
+    lab = copy.deepcopy(LAB)
+    place: Any = lab
+    for step in trail[:-1]:
+        place = place[step]
+    place[trail[-1]] = value
+    return _written(lab, folder)
 
 
 #: Mappings that take any key are left out: a resource, a variable.
@@ -113,26 +123,86 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> None:
         (("lab", "programs", 0, "name"), "../store", '"name": "../store"'),
         (("lab", "programs", 1, "env"), {"": "x"}, '"": "x"'),
         (("lab", "programs", 1, "env"), {"A=B": "x"}, '"A=B": "x"'),
-        (("lab", "congestion_control"), "nope", '"congestion_control": "nope"'),
-        (("cluster", "links"), [{"name": "l", "bandwidth": "1 MB/s"}], '"links": ['),
-        (("cluster", "racks"), [RACK], '"racks": ['),
-        (("cluster", "routes"), [ROUTE], '"routes": ['),
+        (("lab", "programs", 1, "env"), {"A\0": "x"}, r'"A\u0000": "x"'),
+        (("lab", "programs", 1, "env"), {"A": "x\0"}, r'"A": "x\u0000"'),
+        (("lab", "programs", 0, "run"), "serve \0", r'"run": "serve \u0000"'),
     ],
 )
 def test_what_no_lab_can_be_names_its_line(
     trail: tuple[Any, ...], value: object, line: str, tmp_path: Path
 ) -> None:
-    lab = copy.deepcopy(LAB)
-    place: Any = lab
-    for step in trail[:-1]:
-        place = place[step]
-    place[trail[-1]] = value
-    path = _written(lab, tmp_path)
+    path = _changed(trail, value, tmp_path)
 
     (error,) = find_lab_errors(path)
 
     assert path.read_text().splitlines()[error.line - 1].strip().startswith(line)
     assert CliRunner().invoke(app, ["validate", str(path)]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("trail", "value"),
+    [
+        (("lab", "congestion_control"), "nope"),
+        (("cluster", "links"), [{"name": "l", "bandwidth": "1 MB/s"}]),
+        (("cluster", "racks"), [RACK]),
+        (("cluster", "routes"), [ROUTE]),
+    ],
+)
+def test_what_other_commands_or_hosts_have_is_refused_by_labs_alone(
+    trail: tuple[str, ...], value: object, tmp_path: Path
+) -> None:
+    path = _changed(trail, value, tmp_path)
+    key = ".".join(trail)
+
+    result = CliRunner().invoke(app, ["validate", str(path)])
+
+    assert (result.exit_code, find_lab_errors(path)) == (0, [])
+    assert f"emu lab refuses {key}: " in result.stderr
+    with pytest.raises(ScenarioError) as caught:
+        open_lab(load_lab(path))
+    line = path.read_text().splitlines()[caught.value.line - 1].strip()
+    assert (caught.value.key, line.split(":")[0]) == (key, f'"{trail[-1]}"')
+
+
+def test_links_of_a_topology_are_named_by_it_once(tmp_path: Path) -> None:
+    switches = "SwitchName={} Nodes={},{}\n".format
+    leaves = switches("s0", "a", "b") + switches("s1", "c", "d")
+    (tmp_path / "t.conf").write_text(f"{leaves}SwitchName=top Switches=s0,s1\n")
+    topology = {"file": "t.conf", "nic": "1 Gbit/s", "uplink": "1 Gbit/s"}
+    programs = [{"name": "p", "run": "ls"}]
+    lab = {"cluster": {"topology": topology}, "lab": {"programs": programs}}
+
+    (note,) = lab_notes(load_lab(_written(lab, tmp_path)))
+
+    assert note.startswith("emu lab refuses cluster.topology: ")
+    # One that is taken away stands for nothing.
+    lab["cluster"] = LAB["cluster"] | {"topology": None, "racks": [RACK]}
+    (note,) = lab_notes(load_lab(_written(lab, tmp_path)))
+    assert note.startswith("emu lab refuses cluster.racks: ")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "log"),
+    [
+        (("server", "y-z"), ("server", "z"), ""),
+        (("x", "y-z"), ("x", "y-z"), "x-y-z.log"),
+        (("x", "y-z"), ("x-y", "z"), "x-y-z.log"),
+    ],
+)
+def test_no_program_writes_into_the_log_of_another(
+    first: tuple[str, str], second: tuple[str, str], log: str, tmp_path: Path
+) -> None:
+    machines = [{"name": name, "nic": "1 Gbit/s"} for name in ("y-z", "z")]
+    programs = [
+        {"name": name, "on": [machine], "run": "ls"}
+        for name, machine in (first, second)
+    ]
+    lab = {"cluster": {"machines": machines}, "lab": {"programs": programs}}
+
+    errors = find_lab_errors(_written(lab, tmp_path))
+
+    assert [error.key for error in errors] == ["lab.programs[1].name"] * bool(log)
+    assert all(f" would write {log}, as 'x' on y-z does" in str(e) for e in errors)
 
 
 def test_keys_that_no_lab_reads_are_known(tmp_path: Path) -> None:
