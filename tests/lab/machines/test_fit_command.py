@@ -13,6 +13,7 @@ import emu
 from emu.cli import app
 from emu.errors import DataError
 from emu.lab.fit_run import Fit, fit_run
+from tests.lab.test_output_lines import lab_of
 from tests.lab.test_prediction import SEEN
 
 ITERATIONS = 8
@@ -250,6 +251,18 @@ def test_a_lab_whose_programs_waited_for_cores_is_not_fitted(
     with pytest.raises(DataError, match=said):
         fit_run(Path("run"))
     assert fit_run(Path("run"), force=True).iterations > 3
+
+
+def test_a_mark_that_no_program_printed_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = lab_of(tmp_path / "run", {"worker": ("turn 0\nturn 1\n", [0.1, 0.2])})
+    monkeypatch.setattr("emu.lab.fit_run.read_traffic", lambda _: SEEN)
+
+    code, output = invoke("fit", run, "-o", tmp_path / "fitted.json", "--mark", "epoch")
+
+    assert code == 3, output
+    assert "no program printed a line with 'epoch'" in output
 
 
 def test_a_fit_too_long_for_yaml_is_written_as_json() -> None:
