@@ -17,10 +17,11 @@ from emu.experiment.systems import Target
 from emu.scenario.scenario_file import load
 from tests.experiment.test_target import FILE
 
-#: Rates that a search has tried: at 0.2 the target is reached in fewer steps.
+#: Rates that a search has tried: at 0.2 the target is reached in fewer steps, and less
+#: is held later.
 TRIED = Rates(
     {
-        0.05: Learning(0.05, np.array([0.3]), steps=70.0),
+        0.05: Learning(0.05, np.array([0.6]), steps=70.0),
         0.2: Learning(0.2, np.array([0.5]), steps=30.0),
     }
 )
