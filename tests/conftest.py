@@ -59,6 +59,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # Of a property of every rule for rates, 300 draws in all; nightly more, as of others.
 settings.register_profile("each_rule", max_examples=settings().max_examples // 3)
 
+#: How many tests were collected that `make nightly` alone tries.
+LEFT_OUT = pytest.StashKey[int]()
+
 
 @cache
 def _says_so(path: Path) -> bool:
@@ -81,7 +84,9 @@ def pytest_collection_modifyitems(
     Of draws, those that `tests.draws` says.
     """
     tried = draws.select(items, config.args)
-    config.hook.pytest_deselected(items=[*{*items} - {*tried}])
+    left_out = [*{*items} - {*tried}]
+    config.hook.pytest_deselected(items=left_out)
+    config.stash[LEFT_OUT] = len(left_out)
     items[:] = tried
     for item in items:
         sockets = any(map(item.get_closest_marker, ("emulation", "netns")))
@@ -92,6 +97,13 @@ def pytest_collection_modifyitems(
             item.add_marker("emu_retry")
     # They end what others have forked: what is started before them is started again.
     items.sort(key=lambda item: item.get_closest_marker("cold") is None)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say how many tests were left out, and how they are tried."""
+    count = config.stash.get(LEFT_OUT, 0)
+    said = f"{count} left to make nightly: name them, or set EMU_DRAWS=all"
+    return [said] if count else []
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -55,11 +55,6 @@ def grid(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-def spread(rows: Sequence[T], step: int = SHARE) -> Sequence[T]:
-    """Return each so many-th row of a parameter, and all where all draws are tried."""
-    return rows if SHARE == 1 else rows[::step]
-
-
 def rarely(*row: Any) -> Any:
     """Return a row of parameters that `make nightly` alone tries."""
     return pytest.param(*row, marks=pytest.mark.nightly)
@@ -86,7 +81,7 @@ def rarely_but(step: int, rows: Iterable[Any], *, several: bool = False) -> list
 def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
     """Return the items that are tried, and ask for fewer examples.
 
-    ``named``: what the command line names is tried.
+    ``named``: what the command line names is tried, all rows and seeds of a function.
     """
     lengths: dict[str, set[int]] = {}
     changed: set[object] = set()
@@ -108,14 +103,15 @@ def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
     return [
         item
         for item in items
-        if item.nodeid in named
-        or (_is_tried_daily(item, named) and _seed(item) not in _left_out(lasts, item))
+        if SHARE == 1
+        or not {item.nodeid, _name(item)}.isdisjoint(named)
+        or _is_tried_daily(item, lasts)
     ]
 
 
-def _is_tried_daily(item: pytest.Item, named: Sequence[str]) -> bool:
-    is_asked_for = SHARE == 1 or _name(item) in named
-    return is_asked_for or item.get_closest_marker("nightly") is None
+def _is_tried_daily(item: pytest.Item, lasts: Mapping[str, int]) -> bool:
+    is_rare = item.get_closest_marker("nightly") is not None
+    return not is_rare and _seed(item) not in _left_out(lasts, item)
 
 
 def _left_out(lasts: Mapping[str, int], item: pytest.Item) -> range:

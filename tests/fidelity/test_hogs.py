@@ -32,7 +32,7 @@ with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
 
 @pytest.mark.emulation
 @pytest.mark.untimed
-@pytest.mark.parametrize("kind", draws.spread([*KINDS], step=2))
+@pytest.mark.parametrize("kind", draws.rarely_but(2, KINDS))
 def test_a_hog_dies_with_a_tool_that_was_killed(kind: str, tmp_path: Path) -> None:
     code = TOOL.format(kind=kind, scratch=str(tmp_path))
     with subprocess.Popen(

@@ -23,7 +23,8 @@ DYING = "job.dying_lambdas={share: 20 %, attempts: 9}"
 
 @pytest.mark.parametrize(
     ("change", "mode"),
-    draws.spread(
+    draws.rarely_but(
+        2,
         [
             ("job.lambdas=1", "pipe"),
             ("job.lambdas=1", "no_pipe"),
@@ -38,7 +39,7 @@ DYING = "job.dying_lambdas={share: 20 %, attempts: 9}"
             ("job.rematerialize=true", "no_pipe"),
             ("job.rematerialize=true", "pipe"),
         ],
-        step=2,
+        several=True,
     ),
 )
 def test_weights_are_those_without_deaths_to_the_bit(mode: str, change: str) -> None:

@@ -160,12 +160,13 @@ GAT_SHAPES = [
 
 @pytest.mark.parametrize(
     "changes",
-    draws.spread(
+    draws.rarely_but(
+        3,
         [
             *((*PIPE, SIX, shape) for shape in GCN_SHAPES),
             *(("job.mode=no_pipe", SIX, shape) for shape in GCN_SHAPES[::3]),
             *((*GAT, *PIPE, shape) for shape in GAT_SHAPES),
-        ]
+        ],
     ),
     ids=" ".join,
 )
@@ -214,9 +215,9 @@ ASYNC_SHAPES = [
 
 @pytest.mark.parametrize(
     "changes",
-    draws.spread(
+    draws.rarely_but(
+        4,  # of all bounds, and of both models
         [(f"job.staleness={n % 3}", *shape) for n, shape in enumerate(ASYNC_SHAPES)],
-        step=4,  # of all bounds, and of both models
     ),
     ids=" ".join,
 )

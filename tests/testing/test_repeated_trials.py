@@ -109,7 +109,11 @@ def alone(name: str, hosts: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "hosts"), [*((name, 1) for name in draws.spread([*CASES])), ("p3", 2)]
+    ("name", "hosts"),
+    [
+        *draws.rarely_but(3, ((name, 1) for name in CASES), several=True),
+        ("p3", 2),
+    ],
 )
 def test_the_third_run_is_what_a_run_alone_is(name: str, hosts: int) -> None:
     """Losses, bytes, times and counts; weights to the bit."""
