@@ -318,5 +318,9 @@ double estimate(const Candidates *c, const int64_t *machine_of)
 double placement_cost(const Candidates *c, const int64_t *machine_of, double limit)
 {
     Work w = work_of(c);
+    /* A rule of one's own is asked: that it fails must show. */
+    bool asks = c->arrays->policy == OWN;
+    if (!asks && bound_within(c, machine_of, &w) > limit * (1.0 + ROUNDING))
+        return INFINITY;
     return cost_within(c, machine_of, limit, &w);
 }

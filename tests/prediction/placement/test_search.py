@@ -353,7 +353,10 @@ def test_a_lower_bound_by_hand() -> None:
         c = Candidates(Space(job, Cluster(machines)), drawn, "oes")
         alone = max(1.0 + 2.0 + seconds, 3 * seconds)
         assert lower_bound(c, np.array([0, 1])) == alone
-        assert placement_cost(c, np.array([0, 1]), np.inf) == alone
+        # A bound rules out what is beyond the limit, and nothing that is at it.
+        for limit in (np.inf, alone):
+            assert placement_cost(c, np.array([0, 1]), limit) == alone
+        assert placement_cost(c, np.array([0, 1]), 0.99 * alone) == np.inf
         # Back it goes at 40 B/s: the narrower of 50 out and 30 in.
         back = max(1.0 + 20 / 30 + seconds, 3 * seconds)
         assert lower_bound(c, np.array([1, 0])) == pytest.approx(back)
