@@ -7,6 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import resource
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -105,14 +106,26 @@ RESERVED = 2 * tuple(sorted({size_class(n * MB // 4) for n in range(8, 49)}))
 
 
 class NotingReader(ArrivalReader):
-    """Notes when the bytes of each receive call came, headers included."""
+    """Notes when the bytes of each receive call came, headers included.
+
+    It hides its descriptor: the core would receive from it, and note frames alone.
+    """
 
     times: ClassVar[list[float]] = []
     sizes: ClassVar[list[int]] = []
 
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._descriptor = self.fd
+        self.fd = -1
+
     @override
     def receive(self, view: memoryview) -> tuple[int, float]:
-        count, wall = super().receive(view)
+        self.fd = self._descriptor
+        try:
+            count, wall = super().receive(view)
+        finally:
+            self.fd = -1
         self.times.append(wall)
         self.sizes.append(count)
         return count, wall

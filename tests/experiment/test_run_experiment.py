@@ -1,0 +1,40 @@
+"""What a run over sockets refuses before it starts a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
+
+LARGE = """
+name: large
+cluster: {machines: [{name: m, count: 3, nic: 10 Gbit/s}]}
+job:
+  system: custom
+  iterations: 2
+  tasks: [{name: a, time: 0 s}, {name: b, time: 0 s}, {name: c, time: 0 s}]
+  flows: [{from: a, to: b, volume: 1 GB}, {from: b, to: c, volume: 3 GB}]
+placement: {policy: explicit, tasks: {a: m0, b: m1, c: m2}}
+"""
+
+
+@pytest.mark.parametrize(("byte_scale", "sent"), [(1, "3 GB"), (0.4, r"1\.2 GB")])
+def test_a_flow_that_is_larger_than_a_message_is_named(
+    byte_scale: float, sent: str, tmp_path: Path
+) -> None:
+    """A message is of 2^30 bytes: 3 GB are 2.8 times as many."""
+    changes = {"emulation": {"byte_scale": byte_scale}}
+    scenario = load(loads(LARGE), changes)
+    directory = RunDirectory.create(scenario.name, tmp_path)
+    words = rf"byte_scale: flow b->c sends {sent} .* 1\.074 GB: write 0\.32 or less"
+
+    with pytest.raises(ScenarioError, match=words):
+        carry_out(prepare(scenario), emulation_settings(scenario), directory)
+
+    assert not [*directory.path.iterdir()]
