@@ -1,4 +1,4 @@
-"""What all tests share: which of them are tried, and that their time runs out again."""
+"""The tests that are tried, and how often their time runs out: tests/conftest.py."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _absences(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong) of what no lab has, or no lab of this host."""
     keys = [key for key in _BEYOND_NICS if getattr(file.cluster, key)]
     # A topology stands for several of them.
-    trails = dict.fromkeys(_stated_trail(file, key) for key in keys)
+    trails = dict.fromkeys(_find_trail(file, key) for key in keys)
     for trail in trails:
         problem = (
             "a lab has NICs and no further links, as emu run and emu virtual have: "
@@ -136,7 +136,7 @@ def _absences(file: LabFile) -> Iterator[tuple[Trail, str]]:
     yield from _tcp_errors(file.lab.congestion_control)
 
 
-def _stated_trail(file: LabFile, key: str) -> Trail:
+def _find_trail(file: LabFile, key: str) -> Trail:
     """Return where a key of the cluster, or the topology that has it, is stated."""
     trail: Trail = ("cluster", key)
     document = file.origin.document

@@ -64,7 +64,7 @@ def test_payload_and_headers_are_counted_apart() -> None:
 def test_each_of_several_hosts_adds_the_drift_of_its_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is alone, or counts its own TCP on kernel NICs, is told in no row."""
+    """A single host has no row, nor have those that count TCP of their own NICs."""
     drifts = {"m0": 0.5, "m1": 0.25, "m2": -2.0}
     monkeypatch.setattr(run_result, "drift_of_machines", lambda *_: drifts)
     first = {"host": "x", "machines": ["m0", "m2", "m3"], "cpus": 4, "emu": "1.2"}

@@ -259,7 +259,7 @@ def test_phases_of_p3_are_split_by_operations(kind: str, hidden: int) -> None:
 def test_phases_that_a_file_states_are_kept(
     source: str, target: str, collects: int
 ) -> None:
-    """What stores of apt take to collect, machines of P3 take in their first phase."""
+    """Machines of P3 collect in their first phase, for as long as stores of apt do."""
     job = {"times": {kind: f"{time} ms" for kind, time in UNEVEN_PHASES.items()}}
     job["times"] |= {"sampler": "6 ms"}
     job["times"] |= {"graph_store": f"{collects} ms"} if collects else {}

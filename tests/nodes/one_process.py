@@ -24,7 +24,7 @@ class JobRun:
     payloads: dict[tuple[int, int], Payload] = field(default_factory=dict)
     reports: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
     states: dict[str, Payload] = field(default_factory=dict)
-    """What tasks have at the cut, by their names."""
+    """States of tasks at the cut, by their names."""
 
     @property
     def parameters(self) -> NDArray[Any]:

@@ -73,9 +73,9 @@ def test_intervals_that_merely_touch_part_two_rows() -> None:
     """The first may take 3 / 2 of its makespan, which is 6 s."""
     best = row_of("dgcl", 4.0, trend=TREND)
 
-    def told(makespan: float) -> bool:
+    def are_tied(makespan: float) -> bool:
         lines = target_lines([best, row_of("p3", makespan)])
         return any("do not part dgcl from p3" in line for line in lines)
 
-    assert told(5.9)
-    assert not told(6.0)
+    assert are_tied(5.9)
+    assert not are_tied(6.0)

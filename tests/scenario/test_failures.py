@@ -64,7 +64,7 @@ def test_links_are_cut_and_nics_of_those_that_have_one() -> None:
 
 
 def test_a_schedule_takes_them_in() -> None:
-    """Nobody dies of a pause or a cut."""
+    """Pauses and cuts kill no process."""
     calm = loads(f"{TEXT}  {{}}\n")
     paused, cut = loads(f"{TEXT}{PAUSES}"), loads(f"{TEXT}{CUTS}")
     scenarios = (calm, paused, cut)

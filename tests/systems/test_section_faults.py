@@ -67,7 +67,7 @@ class _Selfless(_Sound):
     @staticmethod
     @override
     def realize(job: Any, context: Any, cluster: Any, measured: Any) -> Any:
-        """Realize nothing, of nobody."""
+        """Take neither a job nor what else realizing needs."""
 
 
 class _SelflessAndNarrow(_Sound):
