@@ -20,7 +20,7 @@ from emu.emulation.wire.frame_layout import Kind
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
 from emu.errors import EmulatorError, ScenarioError
 from emu.problem import Problem, Realization
-from emu.problem.job import TIMED
+from emu.problem.job import TIMED, Job
 
 #: Where NICs limit what crosses, edge e is sent from this port plus e: so every edge
 #: has a leaf of its own in every NIC.
@@ -133,6 +133,7 @@ def process_specs(
     # Real work takes what it takes.
     times = None if settings.compute == "real" else expected.times
     job = problem.job
+    _check_settings(job)
     of_processes = settings.of_processes
     specs = []
     for process, members in job.processes.items():
@@ -153,30 +154,36 @@ def process_specs(
             tasks=tuple(tasks),
             first=settings.first,
         )
-        _check_settings(spec)
         specs.append(spec)
     return specs
 
 
-def _check_settings(spec: ProcessSpec) -> None:
+def _check_settings(job: Job) -> None:
     """Raise EmulatorError where a system's package states what no process can get."""
-    settings_of = {"the job": spec.job_settings}
-    for task in spec.tasks:
-        settings_of[f"task {task.name}"] = task.settings
+    members = chain.from_iterable(job.processes.values())
+    tasks = [job.tasks[position] for position in members]
+    job_names = dict.fromkeys(task.job_name for task in tasks)
+    # Those of a job once, however many processes get them.
+    for job_name in job_names:
+        settings = job.settings_of(job_name)
+        _check_each(settings, "the job", settings.get("system"))
+    for task in tasks:
+        system = job.settings_of(task.job_name).get("system")
+        _check_each(task.settings, f"task {task.name}", system)
 
-    for owner, settings in settings_of.items():
-        for key, value in settings.items():
-            try:
-                encode_message(Kind.CONTROL, {key: value})
-            except (TypeError, ValueError, OverflowError) as error:
-                system = spec.job_settings.get("system")
-                kind = type(value).__name__
 
-                raise EmulatorError(
-                    f"system {system}: setting {key} of {owner} is {value!r:.40} "
-                    f"({kind}), which no process can be sent: write plain numbers, "
-                    "texts, and lists or mappings of them"
-                ) from error
+def _check_each(settings: Mapping[str, Any], owner: str, system: object) -> None:
+    """Raise EmulatorError where a setting cannot be packed into a message."""
+    for key, value in settings.items():
+        try:
+            encode_message(Kind.CONTROL, {key: value})
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = type(value).__name__
+            raise EmulatorError(
+                f"system {system}: setting {key} of {owner} is {value!r:.40} "
+                f"({kind}), which no process can be sent: write plain numbers, "
+                "texts, and lists or mappings of them"
+            ) from error
 
 
 def host_of_machines(

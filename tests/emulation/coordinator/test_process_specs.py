@@ -19,6 +19,7 @@ from emu.emulation.coordinator.process_specs import (
     process_specs,
     receive_sizes,
 )
+from emu.emulation.wire.frame_layout import Kind
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import EmulatorError, ScenarioError
 from emu.problem import (
@@ -83,6 +84,42 @@ def test_a_setting_that_cannot_be_sent_names_its_system(
     words = f"system mine: setting page of {owner} {found}"
     with pytest.raises(EmulatorError, match=words):
         process_specs(problem, RunSettings(), realization)
+
+
+@pytest.mark.parametrize("wrong_job", ["one", "other"])
+def test_settings_of_every_one_of_several_jobs_are_looked_at(wrong_job: str) -> None:
+    problem, realization = two_machine_example(3)
+    job_names = ["one", "other"] * 3
+    tasks = []
+    for task, job_name in zip(problem.job.tasks, job_names, strict=True):
+        tasks.append(replace(task, name=f"{job_name}/{task.name}"))
+    jobs: dict[str, dict[str, Any]] = {
+        "one": {"system": "mine"},
+        "other": {"system": "mine"},
+    }
+    jobs[wrong_job]["page"] = {4}
+    job = replace(problem.job, tasks=tuple(tasks), settings={"jobs": jobs})
+    problem = replace(problem, job=job)
+
+    with pytest.raises(EmulatorError, match="system mine: setting page of the job"):
+        process_specs(problem, RunSettings(), realization)
+
+
+def test_settings_of_a_job_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 processes each gets them: they were packed for every one."""
+    problem, realization = two_machine_example(3)
+    job = replace(problem.job, settings={"system": "mine", "page": 4})
+    problem = replace(problem, job=job)
+    keys: list[str] = []
+
+    def note(_kind: Kind, content: dict[str, Any]) -> None:
+        keys.extend(content)
+
+    monkeypatch.setattr(process_specs_module, "encode_message", note)
+    specs = process_specs(problem, RunSettings(), realization)
+
+    assert len(specs) == 6
+    assert keys == ["system", "page"]
 
 
 def test_a_process_knows_when_its_machine_is_slower() -> None:
