@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from emu.errors import DataError
+from emu.errors import DataError, EmulatorError
 
 #: Said where pandas or matplotlib is missing.
 INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"
@@ -64,6 +65,19 @@ def import_library(name: str, purpose: str, remedy: str) -> Any:
         cause = f"{type(error).__name__}: {error}"
         problem = f"needs {name}, which is installed but does not import: {cause}"
         raise DataError(problem, path=purpose) from error
+
+
+def describe_point(point: EntryPoint) -> str:
+    """Return an entry point in words: as it is written, and which package brings it.
+
+    Raises EmulatorError when it names no module.
+    """
+    words = f"entry point {point.name} = {point.value} of group {point.group}"
+    if point.dist:
+        words = f"{words}, which {point.dist.name} brings"
+    if not EntryPoint.pattern.match(point.value):
+        raise EmulatorError(f"{words}: is no MODULE:NAME")
+    return words
 
 
 class CodeWithheld(DataError):
@@ -252,9 +266,16 @@ def _names_in(node: ast.ClassDef) -> set[str]:
 
 
 def line_of(error: BaseException, file: str) -> str:
-    """Return where in a file of a user an error was raised, in brackets."""
+    """Return where in a file of a user an error was raised, in brackets.
+
+    ``file`` may be an installed module, by its name or as a path.
+    """
     if isinstance(error, SyntaxError) and error.filename == file:
         return ""  # its text has it
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
+    module = file.removesuffix(".py").replace("/", ".")
+    lines = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        is_of_module = frame.f_globals.get("__name__") == module
+        if is_of_module or frame.f_code.co_filename == file:
+            lines.append(line)
     return f" (line {lines[-1]} of {file})" if lines else ""

@@ -51,6 +51,13 @@ def build_by(section: JobSection, context: BuildContext) -> Job:
     if not isinstance(job, Job):
         found = type(job).__name__
         raise EmulatorError(f"system {section.system} builds a {found}, no Job")
+    # By these its programs, guards and words are found, of a run long over as well.
+    found_system = job.settings.get("system")
+    if found_system != section.system:
+        raise EmulatorError(
+            f"system {section.system} builds a Job whose settings name the system "
+            f"{found_system!r}: write settings={{'system': self.system, ...}}"
+        )
     return job
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import EmulatorError, ScenarioError
+from emu.host.foreign_code import describe_point
 from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
@@ -206,47 +207,72 @@ class System:
     ``emu compare --systems``."""
 
     def __post_init__(self) -> None:
-        """Raise TypeError where a field is no mapping that has to be one."""
+        """Raise TypeError where a field is no mapping, or has entries of no use."""
         for name in _MAPPINGS:
             value = getattr(self, name)
             if not isinstance(value, Mapping):
                 found = type(value).__name__
                 raise TypeError(f"System.{name} is no mapping but a {found}")
+        _check_entries(self)
+
+
+def _check_entries(system: System) -> None:
+    """Raise TypeError where a key or value is of another type than those of its field.
+
+    Nobody would look it up, without a word.
+    """
+    carries: Mapping[Any, Any] = system.carries
+    for kinds, content in carries.items():
+        match kinds, content:
+            case (str(), str()), str():
+                pass
+            case _:
+                found = f"{kinds!r}: {content!r}"
+                remedy = "(kind of source, kind of destination): words"
+                raise TypeError(f"System.carries has {found}, write {remedy}")
+
+    programs: Mapping[Any, Any] = system.programs
+    for kind, program in programs.items():
+        match kind, program:
+            case str(), str() if ":" in program:
+                pass
+            case _:
+                found = f"{kind!r}: {program!r}"
+                remedy = "kind of task: 'module:Class'"
+                raise TypeError(f"System.programs has {found}, write {remedy}")
 
 
 @cache
 def systems() -> Mapping[str, System]:
     """Return the installed systems by name, in the order of their names.
 
-    Raises EmulatorError when an entry point cannot be imported, is no `System`, or two
-    have one name.
+    Raises EmulatorError, with the package that brings it, when an entry point cannot be
+    imported, is no `System`, or two have one name.
     """
     by_name: dict[str, System] = {}
+    labels: dict[str, str] = {}
     # Sorted: installed packages come in no order that lasts.
     points = sorted(entry_points(group=GROUP))
     for point in points:
-        label = _describe_point(point)
+        label = describe_point(point)
         try:
             system = point.load()
         except (Exception, SystemExit) as error:  # of another package: anything
             text = _describe(error)
-            raise EmulatorError(f"{label} cannot be imported: {text}") from error
+            raise EmulatorError(f"{label}: cannot be imported: {text}") from error
         is_named = isinstance(system, System) and system.name == point.name
         if not is_named:
-            raise EmulatorError(f"{label} is no System called {point.name!r}")
+            raise EmulatorError(f"{label}: is no System called {point.name!r}")
         if system.name in by_name:
-            raise EmulatorError(f"{label}: there is another system of that name")
+            raise EmulatorError(f"{label}: has the name of {labels[system.name]}")
         by_name[system.name] = system
+        labels[system.name] = label
 
     if not by_name:
         raise EmulatorError(
             f"no entry points of group {GROUP}: install emu again (pip install -e .)"
         )
     return by_name
-
-
-def _describe_point(point: EntryPoint) -> str:
-    return f"entry point {point.name} = {point.value} of group {GROUP}"
 
 
 @cache
@@ -279,10 +305,7 @@ def section_type(name: str) -> type[JobSection]:
 def _blame_package(name: str, problem: str) -> str:
     """Return what is wrong with the section of a system, with who brings it."""
     (point,) = entry_points(group=GROUP, name=name)
-    package = "an unknown package"
-    if point.dist:
-        package = point.dist.name
-    return f"{_describe_point(point)}, which {package} brings: its section {problem}"
+    return f"{describe_point(point)}: its section {problem}"
 
 
 def _describe(error: BaseException) -> str:

@@ -435,7 +435,8 @@ class TaskRunner:
     def _compute(self, order: RunTask, inputs: dict[int, Payload]) -> _Work:
         """Run the program; in the compute thread.
 
-        Raises NodeMisbehaved when it has nothing for an edge that sends.
+        Raises NodeMisbehaved when it has nothing for an edge that sends, or something
+        for what is none of its out-edges.
         """
         iteration = order.iteration
         program = self.program
@@ -456,6 +457,9 @@ class TaskRunner:
         for edge, end in self._outputs.items():
             if iteration < end.sent and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {end.peer}")
+        for edge in payloads:
+            if edge not in self._outputs:
+                raise NodeMisbehaved(f"the program sends over {edge!r}, no edge of it")
         return _Work(
             payloads=payloads,
             began=began,

@@ -89,8 +89,8 @@ def rows_by_edge(brief: TaskSpec) -> dict[int, list[int]]:
     rows = brief.settings.get("payload_bytes", [])
     if len(rows) != len(brief.outputs):
         raise ValueError(
-            f"{brief.name} has {len(rows)} rows of payload bytes "
-            f"for {len(brief.outputs)} out-edges"
+            f"{brief.name} has {len(rows)} rows of payload_bytes in its settings for "
+            f"{len(brief.outputs)} out-edges: state a row for each, or Task.program"
         )
     edges = (output.edge for output in brief.outputs)
     return dict(zip(edges, rows, strict=True))

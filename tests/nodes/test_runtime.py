@@ -280,6 +280,23 @@ async def test_program_that_forgets_an_edge_is_named() -> None:
         await stage.run(2, start=0.0)
 
 
+@pytest.mark.parametrize("edge", [8, "w0->p0"])
+async def test_what_a_program_sends_over_no_edge_of_its_task_is_named(
+    edge: Any,
+) -> None:
+    class Strays(Doubles):
+        @override
+        def run(
+            self, iteration: int, inputs: Mapping[int, Payload]
+        ) -> dict[int, Payload]:
+            return super().run(iteration, inputs) | {edge: {"y": np.zeros(2)}}
+
+    stage = Stage()
+    stage.runner.program = Strays()
+    with pytest.raises(NodeMisbehaved, match=f"sends over {edge!r}, no edge of it"):
+        await stage.run(0, start=0.0)
+
+
 async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
     outputs = (edge_end(7, lag=1, sent=2),)
     stage = Stage(outputs=outputs)

@@ -355,4 +355,39 @@ def test_a_package_brings_a_rule(
     points.write_text(f"[{GROUP}]\nequal = emu_equal:Nothing\n")
     assert "cannot be loaded" in installed("simulate", "golden", *chosen, code=2)
     points.write_text(f"[{GROUP}]\noes = emu_equal:Equal\n")
-    assert "another policy of that name" in installed("simulate", "golden", code=1)
+    clash = installed("simulate", "golden", code=1)
+    assert "which emu_equal brings: has the name of a policy of emu" in clash
+
+
+def test_an_error_of_an_installed_rule_has_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "class Mine:\n def rates(self, flows, capacity):\n  return [flows.none]\n"
+    (tmp_path / "emu_drawn_lines.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    chosen = {"expect": None, "schedule.policy": "emu_drawn_lines:Mine"}
+    with pytest.raises(DataError, match=r"fails: .* \(line 3 of emu_drawn_lines\)"):
+        prepare(load("golden", chosen)).simulate()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[random.random() / 100 for _ in flows]",
+        "[time.perf_counter() % 1 / 100 for _ in flows]",
+        "[next(numbers) / 1e9 for _ in flows]",
+    ],
+)
+def test_a_rule_whose_answers_do_not_follow_from_the_question_is_refused(
+    tmp_path: Path, answer: str
+) -> None:
+    lines = [
+        "import itertools, random, time",
+        "numbers = itertools.count()",
+        "class Mine:",
+        " def rates(self, flows, capacity):",
+        f"  return {answer}",
+    ]
+    file = written(tmp_path, "mine.py:Mine", "\n".join(lines))
+    with pytest.raises(DataError, match="other rates when it is asked again"):
+        prepare(load(file)).simulate()

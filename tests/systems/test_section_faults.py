@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
@@ -13,11 +14,12 @@ from typing_extensions import override
 from emu.cli import app, scenario_commands
 from emu.errors import EmulatorError
 from emu.experiment import systems as translations
+from emu.problem import Job
 from emu.problem.fields.quantities import Count
 from emu.scenario import load, prepare
 from emu.systems import package_faults, system
 from emu.systems.custom.section import CustomJobSection
-from emu.systems.job_section import JobSection
+from emu.systems.job_section import BuildContext, JobSection
 from emu.systems.section_faults import problems_of, section_problem
 
 
@@ -153,13 +155,77 @@ def test_a_record_whose_field_is_no_mapping_is_refused() -> None:
         system.System("mine", lambda: _Sound, carries=words)
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"carries": {"source->reader": "pages"}}, r"carries has 'source->reader': "),
+        ({"carries": {("a", "b", "c"): "pages"}}, r"carries has \('a', 'b', 'c'\): "),
+        ({"carries": {("a", "b"): 3}}, r"carries has .* write \(kind of source, "),
+        ({"programs": {"reader": "emu_relay.program"}}, "write kind of task: 'module"),
+        ({"programs": {1: "emu_relay.program:Relay"}}, "programs has 1: "),
+    ],
+)
+def test_a_record_with_an_entry_that_nobody_looks_up_is_refused(
+    fields: Any, problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        system.System("mine", lambda: _Sound, **fields)
+
+
+def test_a_job_that_does_not_name_its_system_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build = CustomJobSection.build
+
+    def build_nameless(section: CustomJobSection, context: BuildContext) -> Job:
+        job = build(section, context)
+        return replace(job, settings={"seed": 1})
+
+    monkeypatch.setattr(CustomJobSection, "build", build_nameless)
+    with pytest.raises(EmulatorError, match=r"a Job whose .* None: write"):
+        load("golden", {"expect": None, "job.iterations": 2})
+
+
+def _point(package: str, value: str = "emu_mine:MINE", record: object = None) -> Any:
+    """Return an entry point that a package brings, and that loads a record."""
+    return SimpleNamespace(
+        name="mine",
+        value=value,
+        group=system.GROUP,
+        dist=SimpleNamespace(name=package),
+        load=lambda: record,
+    )
+
+
+def test_two_packages_with_systems_of_one_name_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = system.System("mine", lambda: _Sound)
+    points = [_point("emu-first", record=record), _point("emu-second", record=record)]
+    monkeypatch.setattr(system, "entry_points", lambda **_: points)
+    monkeypatch.setattr(system, "sorted", list, raising=False)
+    with pytest.raises(EmulatorError, match=r"emu-second brings: .* emu-first "):
+        system.systems.__wrapped__()
+
+
+@pytest.mark.parametrize("value", ["", "a b c"])
+def test_an_entry_point_that_names_no_module_says_whose_it_is(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [_point("emu-first", value)]
+    monkeypatch.setattr(system, "entry_points", lambda **_: points)
+    with pytest.raises(EmulatorError, match="emu-first brings: is no MODULE:NAME"):
+        system.systems.__wrapped__()
+
+
 def test_a_record_that_ends_the_process_is_an_error_of_its_entry_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def load_record() -> None:
         raise SystemExit(3)
 
-    point = SimpleNamespace(name="mine", value="emu_mine:MINE", load=load_record)
+    point = _point("emu-first")
+    point.load = load_record
     monkeypatch.setattr(system, "entry_points", lambda **_: [point])
     with pytest.raises(EmulatorError, match=r"mine = emu_mine:MINE .* SystemExit: 3"):
         system.systems.__wrapped__()

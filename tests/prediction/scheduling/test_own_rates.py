@@ -304,7 +304,8 @@ def test_a_failure_within_a_search_is_raised(
     asked(1e9)
     call(*arguments, options=chosen)
     whole = asked(1e9)
-    for most in np.linspace(2, whole, 8).astype(int).tolist():
+    # A new rule is asked some questions twice: later searches ask fewer.
+    for most in np.linspace(2, 0.9 * whole, 8).astype(int).tolist():
         asked(most)
         with pytest.raises(DataError, match="AssertionError: tired"):
             call(*arguments, options=chosen)
