@@ -174,9 +174,6 @@ class Needs:
         devices = np.arange(len(remote))
         lengths = [len(part) for part in remote]
         reader = np.repeat(devices, lengths)
-        # reduceat, below, takes no empty array.
-        if not len(vertices):
-            return cls(vertices, owner, readers=vertices)
 
         # Equal vertices side by side: a group of readers each.
         order = np.argsort(vertices, kind="stable")

@@ -333,6 +333,15 @@ def test_a_bad_topology_is_an_error(
         Topology(2, ("a",), np.array([capacity]), routes)
 
 
+def test_devices_reach_others_along_routes_and_not_against_them() -> None:
+    """Two chains of one way: 0 to 3 over 1, and 2 to 3."""
+    routes = {(0, 1): (0,), (1, 3): (0,), (2, 3): (0,)}
+    reachable = Topology(4, ("a",), np.ones(1), routes).reachable
+
+    reached = [np.flatnonzero(row).tolist() for row in reachable]
+    assert reached == [[0, 1, 3], [1, 3], [2, 3], [3]]
+
+
 def test_a_63rd_device_is_an_error() -> None:
     """Sets of devices are bits in the core, whose arrays have 62 places."""
     with pytest.raises(ValueError, match="63 devices: a plan has 1 to 62"):
@@ -389,6 +398,8 @@ def test_needs_of_parts() -> None:
     assert needs.vertices.tolist() == [1, 4, 5]
     assert needs.owners.tolist() == [0, 1, 2]
     assert needs.readers.tolist() == [0b110, 0b001, 0b011]
+    no_rows = np.empty(0, np.int64)
+    assert len(Needs.of_parts([no_rows], [no_rows.astype(np.int32)])) == 0
     with pytest.raises(ValueError, match="disagree"):
         Needs.of_parts(remote, [*owners, np.array([1], np.int32)])
     with pytest.raises(ValueError, match="its owner among them"):

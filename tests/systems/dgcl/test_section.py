@@ -18,7 +18,13 @@ from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl import plans
-from emu.systems.dgcl.planner import GatherPlan, check_plan, plan_of
+from emu.systems.dgcl.planner import (
+    GatherPlan,
+    Needs,
+    Topology,
+    check_plan,
+    plan_of,
+)
 from emu.systems.dgcl.plans import (
     needs_of,
     needs_of_settings,
@@ -330,6 +336,42 @@ def test_a_damaged_plan_is_an_error(tmp_path: Path, damage: str) -> None:
     damaged = plan_of(plan.devices, sorted(tables, key=lambda one: one[:3]))
     with pytest.raises(DataError, match="is no plan"):
         read_plans(_kept(tmp_path, damaged, {}), {}, [needs], topology)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"rows": np.zeros(3, np.int32)},
+            "of types int32, int64, int32",
+        ),
+        ({"bounds": np.array([[0, 3]])}, r"its arrays have shapes \(2, 3\), \(1, 2\)"),
+        ({"transfers": np.zeros((1, 3), np.int32)}, "its arrays have shapes"),
+        ({"bounds": np.array([1, 2, 3])}, "bounds do not divide its rows"),
+        ({"bounds": np.array([0, 2, 2])}, "bounds do not divide its rows"),
+        ({"bounds": np.array([0, 4, 3])}, "bounds do not divide its rows"),
+        ({"transfers": [(1, 0, 1), (0, 1, 2)]}, "stages are not ascending"),
+        ({"transfers": [(-1, 0, 1), (0, 1, 2)]}, "beyond any tree's depth"),
+        ({"transfers": [(0, 0, 1), (3, 1, 2)]}, "beyond any tree's depth"),
+    ],
+)
+def test_arrays_that_are_those_of_no_plan(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    """Read three rows, of which the first two go to device 1 and one to device 2."""
+    arrays = {
+        "transfers": [(0, 0, 1), (2, 1, 2)],
+        "bounds": np.array([0, 2, 3]),
+        "rows": np.array([4, 6, 6]),
+        **changes,
+    }
+    arrays["transfers"] = np.array(arrays["transfers"], np.int32)
+    plan = GatherPlan(devices=3, **arrays)
+    topology = Topology(3, (), np.empty(0), {})
+    needs = Needs(np.array([6]), np.array([0], np.int32), np.array([0b10]))
+
+    with pytest.raises(DataError, match=problem):
+        read_plans(_kept(tmp_path, plan, {}), {}, [needs], topology)
 
 
 def said_of(scenario: Scenario) -> list[str]:
