@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -233,6 +234,30 @@ def test_what_changes_an_advice_is_a_crossover(monkeypatch: pytest.MonkeyPatch) 
         edit = {"job.rates.collect": f"{seconds} ps"}
         changed = advise(load(scenario, edit), Terms(seeds=1))
         assert changed.best.row == row
+
+
+def test_the_rate_whose_half_saves_most_is_named_with_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 8 s half an aggregation's time saves 2, and half the others less."""
+    found = SimpleNamespace(scenario=scenario_of())
+    choices: Any = [SimpleNamespace(answer=found), SimpleNamespace(answer=None)]
+    levers = _Levers(None, choices)  # type: ignore[arg-type]
+    edits = {}
+
+    def judge(_: object, choice: Choice, edit: dict[str, Any]) -> Any:
+        assert choice is choices[0]
+        edits.update(edit)
+        if "job.rates.sample" in edit:
+            raise ScenarioError("no such rate")
+        left = {"job.rates.aggregate": 6.0, "job.rates.step": 7.0}
+        return (0.0, min([8.0, *(left.get(key, 8.0) for key in edit)])), ""
+
+    monkeypatch.setattr(_Levers, "judge", judge)
+
+    assert levers.find_rate() == ("aggregate", 0.25)
+    assert edits["job.rates.aggregate"] == "1e-11 s"
+    assert edits["job.rates.multiply"] == {"default": "2e-12 s", "old": "2e-11 s"}
 
 
 def test_to_an_accuracy_no_row_rate_or_machines_are_better(

@@ -10,7 +10,7 @@ import pytest
 
 import emu
 from emu.errors import PlacementError, ScenarioError
-from emu.interchange.simgrid import _rate, read_platform
+from emu.interchange.simgrid import _rate, _seconds, read_platform
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -278,3 +278,16 @@ def test_a_topology_that_cannot_be(
 )
 def test_rates_of_simgrid_are_of_bytes_or_bits(text: str, rate: float) -> None:
     assert _rate(text) == rate
+
+
+def test_every_unit_of_simgrid_has_its_size() -> None:
+    """Prefixes are in thousands, and with an i in steps of 1,024."""
+    for power, prefix in enumerate("kMGTP", 1):
+        assert _rate(f"2{prefix}Bps") == 2 * 1000**power
+        prefix_of_two = f"{prefix.upper()}i"
+        assert _rate(f"3{prefix_of_two}Bps") == 3 * 1024**power
+    hour = 3600.0
+    lengths = {"w": 168 * hour, "d": 24 * hour, "h": hour, "m": 60.0, "s": 1.0}
+    lengths |= {"": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
+    for unit, length in lengths.items():
+        assert _seconds(f"4 {unit}") == 4 * length

@@ -508,11 +508,17 @@ def test_what_files_of_many_ranks_hold_is_one_line(tmp_path: Path) -> None:
     assert note.startswith("t.0.et to t.11.et: 1 to 2 nodes each; 0 to 1 dependencies")
 
 
-def test_a_rank_between_others_is_missing(tmp_path: Path) -> None:
-    for rank in (0, 2):
+@pytest.mark.parametrize(
+    ("ranks", "last", "missing"), [((0, 2), 2, 1), ((1, 2), 2, 0), ((0, 1, 10), 10, 2)]
+)
+def test_a_rank_before_others_is_missing(
+    tmp_path: Path, ranks: tuple[int, ...], last: int, missing: int
+) -> None:
+    for rank in ranks:
         (tmp_path / f"t.{rank}.et").write_bytes(as_protobuf(PAIR[0]))
-    with pytest.raises(DataError, match=r"ranks 0 to 2, t\.1\.et is missing"):
-        read_workload(tmp_path / "t.0.et")
+    problem = rf"ranks 0 to {last}, t\.{missing}\.et is missing"
+    with pytest.raises(DataError, match=problem):
+        read_workload(tmp_path / f"t.{ranks[0]}.et")
 
 
 def test_a_version_in_a_name_is_no_rank(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,21 @@ def ran(seconds: float, outages: Outages) -> Schedule:
     )
     realization = Realization(np.array([[seconds]]), np.zeros((0, 1)))
     return replace(simulate(problem, realization, "maxmin"), outages=outages)
+
+
+@pytest.mark.parametrize("wrong", [-1e-9, math.inf, -math.inf, math.nan])
+def test_times_and_volumes_are_finite_and_not_negative(wrong: float) -> None:
+    sound = np.array([[0.0, 1.0], [2.0, 3.0]])
+    values = sound.copy()
+    values[1, 0] = wrong
+    problem = rf"\[1, 0\] is {wrong}; it must be finite and not negative"
+
+    with pytest.raises(ValueError, match=f"times {problem}"):
+        Realization(values, sound)
+    with pytest.raises(ValueError, match=f"volumes {problem}"):
+        Realization(sound, values)
+    with pytest.raises(ValueError, match="times must have two axes, not 1"):
+        Realization(values[0], sound)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ def test_gantt_has_a_bar_per_task_and_flow(run: Path, tmp_path: Path) -> None:
         assert bars[f"{name}-tasks-worker"] == 3
         flows = sum(n for key, n in bars.items() if key.startswith(f"{name}-flows-"))
         assert flows == 2 * len(made.flows()), "where they leave and where they arrive"
+    # The critical path is framed, with a line where it moves on to another row: in the
+    # simulation five of its eleven bars are of the flows to w0, one behind the other.
+    assert (bars["PolyCollection_1"], bars["LineCollection_1"]) == (12, 11)
+    assert (bars["PolyCollection_2"], bars["LineCollection_2"]) == (11, 6)
     assert {"emulated time (s)", "w0", "m1 out", "critical path"} <= texts(out)
 
 

@@ -400,6 +400,9 @@ def test_a_sweep_over_workers_shows_samples_per_second() -> None:
     assert "by seeds per second" in shown[-1]
     to_target = _shown(sweep_table(rows, ["workers"], by_makespan=True))
     assert to_target[-1].split()[-2:] == ["+25", "%"]
+    # A point that ended before two batches has no pace: then all have their makespans.
+    rows[0]["figures"] = {"makespan": 1.0, "samples": 10_000}
+    assert _shown(sweep_table(rows, ["workers"])) == to_target
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.what_if import Change, Improvement, changes_of
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, prepare, write_profile
+from emu.scenario import edits as edits_module
 from emu.scenario.edits import ScenarioEdits
 from tests import draws
 
@@ -319,6 +321,38 @@ def test_one_more_machine_is_a_copy_wherever_flows_pass(seed: int) -> None:
                     cluster.links[port].name for port in cluster.links.route(*copied)
                 ]
                 assert [name.replace(f"{new} ", f"{old} ") for name in its] == way
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "problem"),
+    [
+        ("MOST_TASKS", 7, "to place 7 tasks again takes too long"),
+        ("MOST_PLANNED", 50, "to plan for 50 vertices again takes too long"),
+        ("MOST_PARTED", 2449, "to partition 2,449 vertices again takes too long"),
+    ],
+)
+def test_no_machine_is_added_to_what_is_too_large_to_place_anew(
+    limit: str, count: int, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = {
+        "cluster": {"machines": [{"count": 2, "nic": "1 Mbit/s"}]},
+        "job": CACHED_JOB,
+    }
+    drawn = emu.loads(json.dumps(content))
+    job = build_job(drawn)
+    edits = ScenarioEdits(drawn)
+    monkeypatch.setattr(ScenarioEdits, "_vertices", 50)  # those that a plan is of
+    problem_of_job: Any = SimpleNamespace(job=job)
+    base = Change("", "", problem_of_job, prepare(drawn).realization, "oes")
+    larger = emu.load(drawn, {"cluster.machines[0].count": 3})
+
+    monkeypatch.setattr(edits_module, limit, count)
+    assert edits._can_be_tried(larger, job)
+    monkeypatch.setattr(edits_module, limit, count - 1)
+    assert [*edits.more_machines(base)] == []
+    (note,) = edits.notes
+    assert note.startswith("one more machine was not tried: ")
+    assert note.endswith(problem)
 
 
 @settings(deadline=None, max_examples=60)

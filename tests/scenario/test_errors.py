@@ -317,6 +317,15 @@ def test_every_error_is_found_in_the_order_of_lines(tmp_path: Path) -> None:
     assert [error.line for error in errors] == [3, 8, 10, 18]
 
 
+def test_a_misspelt_key_is_one_error_and_not_missing_as_well(tmp_path: Path) -> None:
+    text = GOOD.replace("name: a", "nmae: a").replace("volume:", "volme:")
+
+    errors = find_errors(_written(tmp_path, text))
+
+    keys = [error.key for error in errors]
+    assert keys == ["cluster.machines[0].nmae", "job.flows[0].volme"]
+
+
 @pytest.mark.parametrize(
     ("override", "key", "message"),
     [

@@ -71,6 +71,18 @@ def test_what_is_sent_is_counted_once_where_samplers_stand_as_presumed() -> None
     assert counting.call_count == 2  # two samplers stand beside other stores
 
 
+@pytest.mark.parametrize("system", ["rapid_gnn", "salient_plus_plus"])
+def test_a_cache_that_is_the_system_s_own_is_not_written_out(system: str) -> None:
+    """Read again it would count as stated, also for a system without one."""
+    unstated = loads(ASKING.replace("rapid_gnn", system))
+    stated = load(unstated, {"job.cache": {"policy": "lru", "size": "40 kB"}})
+
+    assert getattr(unstated.job, "cache", None) is not None
+    assert "cache" not in unstated.to_json()["job"]
+    cache = stated.to_json()["job"]["cache"]
+    assert (cache["policy"], cache["size"]) == ("lru", "40 kB")
+
+
 @pytest.mark.parametrize("policy", ["degree", "vip", "lru", "window"])
 def test_stores_send_what_the_machine_of_a_sampler_lacks(policy: str) -> None:
     window = ", window: 2" if policy == "window" else ""

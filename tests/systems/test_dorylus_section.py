@@ -473,3 +473,21 @@ def test_the_first_of_two_streams_has_the_vertex_that_is_left_over(
     section: Any = SimpleNamespace(uses_lambdas=True, stream=2)
     counts: Any = SimpleNamespace(vertices=np.array([5]))
     assert _rows({"interval": 0, "part": part}, section, counts) == rows
+
+
+def test_a_backward_time_is_as_it_was_where_only_its_forward_one_is_scaled() -> None:
+    """Where both are scaled, each is that of its own kind."""
+    section = loads(FILE, ["job.times.apply_back=50 ms"]).job
+    forward = {"gather": 8, "apply": 20, "scatter": 2}
+    backward = {"gather_back": 8, "apply_back": 50, "scatter_back": 2}
+    tasks = {kind: kind for kind in [*forward, *backward]}
+
+    def scaled(wanted: set[str]) -> dict[str, object]:
+        edit, done = section.scale_times(tasks, wanted, lambda time: 10 * time)
+        assert done == wanted
+        return {key.removeprefix("job.times."): time for key, time in edit.items()}
+
+    ten_times = {kind: time / 100 for kind, time in (forward | backward).items()}
+    assert scaled(set(tasks)) == pytest.approx(ten_times)
+    times = scaled({"apply"})
+    assert times == {"apply": pytest.approx(0.2), "apply_back": "50 ms"}

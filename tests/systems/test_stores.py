@@ -18,6 +18,7 @@ from emu.experiment.systems import as_system, write_rows
 from emu.prediction.simulation import makespan
 from emu.scenario import Experiment, Scenario, build_job, load, prepare, realize
 from emu.scenario.machine_choice import apart_words
+from emu.scenario.scenario_file import loads
 from emu.scenario.setup import setup_bytes
 from emu.systems.cache_section import CACHED
 from tests.systems.stores_apart import counted, drawn_pool, read_pool, sent
@@ -331,6 +332,36 @@ def test_a_row_has_its_stores_on_machines_of_their_own() -> None:
     assert computing
     assert not computing & {*stores}
     assert not {*owners_of(beside.experiment)} & {*stores}
+
+
+def test_workers_stand_on_the_machines_without_a_store_that_have_room() -> None:
+    """Of five machines that could have both, one has no core for a worker."""
+    document = {
+        "cluster": {
+            "machines": [
+                {"name": "m", "count": 4, "nic": "1 Gbit/s", "cpu": 4},
+                {"name": "small", "nic": "1 Gbit/s", "cpu": 0.5},
+            ]
+        },
+        "job": {
+            "system": "data_parallel",
+            "dataset": {"name": "products-like", "scale": 0.001},
+            "model": {"hidden": 8, "layers": 2},
+            "fanouts": [2, 2],
+            "batch_size": 8,
+            "iterations": 1,
+            "times": {"sampler": "1 ms", "worker": "1 ms"},
+            "demands": {"worker": {"cpu": 1}},
+            "stores": ["m2", "m0"],
+        },
+    }
+    scenario = loads(json.dumps(document))
+    names = scenario.cluster.names
+
+    assert scenario.job.owners(names) == ("m2", "m0")
+    assert scenario.job.ranks(names) == ("m1", "m3")
+    chosen = load(scenario, {"job.stores": None, "job.machines": ["m3", "m0"]})
+    assert chosen.job.ranks(names) == ("m3", "m0")
 
 
 def test_as_many_stores_as_there_are_machines_are_the_most() -> None:

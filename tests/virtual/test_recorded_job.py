@@ -223,6 +223,30 @@ def test_every_machine_has_a_core_for_each_rank_of_the_fullest_or_what_is_stated
     assert cores == [9, 3, 3]
 
 
+def test_a_task_takes_on_its_machine_what_it_took_in_the_run() -> None:
+    """Machine m1 computes four times as fast as this computer, and has half a core."""
+    names = [{"name": f"m{number}", "nic": "1 Gbit/s"} for number in range(2)]
+    cluster = ClusterSection.model_validate(
+        {"machines": [names[0], {**names[1], "speed": 4, "cpu": 0.5}]}
+    )
+    events = [Event("mark", 0.5), Event("mark", 2.0)]
+    records = [RankRecord(events, end=2.25), RankRecord(events, end=3.0)]
+
+    scenario = describe_job("fast", cluster, [0, 1], records, [])
+
+    times = {task["name"]: task["time"] for task in scenario["job"]["tasks"]}
+    assert times == {
+        "r0.0": "500 ms",
+        "r0.1": "1.5 s",
+        "r0.2": "250 ms",
+        "r1.0": "2 s",
+        "r1.1": "6 s",
+        "r1.2": "4 s",
+    }
+    demands = [task.get("demands") for task in scenario["job"]["tasks"]]
+    assert demands == [{"cpu": 1.0}, None, None, {"cpu": 0.5}, None, None]
+
+
 def test_the_directory_stands_for_its_job(run: Path) -> None:
     out = run / "out.json"
     fast = ["--set", "cluster.machines[0].nic=2 Gbit/s"]

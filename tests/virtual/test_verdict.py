@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
-from emu.virtual.run_virtual import _evidence
+from emu.problem.cluster import Cluster
+from emu.problem.machine import Machine
+from emu.virtual.run_virtual import _describe, _evidence, _share_of_others
 from emu.virtual.verdict import COPYING, MOST, SMALL, Evidence, judge
 
 MAKESPAN = 8.0
@@ -23,6 +26,20 @@ SOUND: dict[str, Any] = {
     "stalls": 0,
     "others": 0.0,
 }
+
+
+class CpuTimes(NamedTuple):
+    """Core seconds of all programs, as psutil returns them."""
+
+    user: float
+    nice: float
+    system: float
+    idle: float
+    iowait: float
+    irq: float
+    softirq: float
+    steal: float
+    guest: float
 
 
 def judged(**changes: Any) -> list[str]:
@@ -124,3 +141,50 @@ def test_evidence_is_of_the_rank_that_has_most_of_each(
         others=0.5,
         nccl="NCCL's ring",
     )
+
+
+def test_a_result_has_each_rank_on_its_machine_and_bytes_by_direction() -> None:
+    """Two ranks on m1, and one on m0, which has not ended."""
+    cluster = Cluster((Machine("m0", 1.0, 2.0), Machine("m1", 3.0, 4.0)))
+    plans: Any = [SimpleNamespace(machine=machine) for machine in (1, 0, 1)]
+    ends = [8.0, None, 5.0]
+    posts = [SimpleNamespace(kind="post"), SimpleNamespace(kind="go")]
+    records = [
+        SimpleNamespace(
+            end=end, waited=0.5, delayed=rank, events=posts * rank, marks=[1.0, 4.0]
+        )
+        for rank, end in enumerate(ends)
+    ]
+    for record in records:
+        record.figures = {"cpu": 0.25}
+    sizes = {(0, 1): 10, (2, 1): 20, (1, 0): 3, (0, 2): 7}
+    server: Any = SimpleNamespace(records=records, count_bytes=lambda: sizes, cpu=6.0)
+
+    found = _describe(server, cluster, plans)
+
+    keys = ("rank", "machine", "end", "computed", "delayed", "calls", "cpu")
+    assert [tuple(row[key] for key in keys) for row in found["ranks"]] == [
+        (0, "m1", 8.0, 7.5, 0, 0, 0.25),
+        (1, "m0", None, -0.5, 1, 1, 0.25),
+        (2, "m1", 5.0, 4.5, 2, 2, 0.25),
+    ]
+    assert found["bytes"] == {"m1": {"m0": 30, "m1": 7}, "m0": {"m1": 3}}
+    assert found["nics"] == {"m0": {"in": 1, "out": 2}, "m1": {"in": 3, "out": 4}}
+    assert (found["makespan"], found["keeper_cpu"]) == (8.0, 6.0)
+    assert found["steps"]["seconds"] == [3.0]
+
+
+def test_cores_are_of_others_where_neither_idle_nor_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 100 core seconds 35 are idle and 25 ours; those of guests count as users'."""
+    before = CpuTimes(10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0)
+    now = CpuTimes(60.0, 25.0, 35.0, 65.0, 60.0, 61.0, 72.0, 82.0, 120.0)
+    emu = SimpleNamespace(user=1.0, system=2.0, children_user=3.0, children_system=4.0)
+    process = SimpleNamespace(cpu_times=lambda: emu)
+    monkeypatch.setattr(psutil, "cpu_times", lambda: now)
+    monkeypatch.setattr(psutil, "Process", lambda: process)
+    ranks: Any = [SimpleNamespace(figures={"cpu": seconds}) for seconds in (5.0, 10.0)]
+
+    assert _share_of_others(before, ranks) == pytest.approx(0.4)
+    assert _share_of_others(before, ranks * 4) == 0.0

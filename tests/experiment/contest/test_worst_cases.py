@@ -199,6 +199,39 @@ def test_a_search_over_placements_moves_the_tasks_itself() -> None:
     assert found.bout.winner.scenario.placement.policy == "ifs"
 
 
+def test_a_job_is_written_with_both_ways_of_its_machines() -> None:
+    lag = replace(SHARED_PORT.flows[0], lag=1)
+    job = replace(SHARED_PORT, flows=(lag, *SHARED_PORT.flows[1:]))
+
+    assert job.lines() == [
+        "machine m0: 100 in, 100 Mbit/s out",
+        "machine m1: 10 in, 20 Mbit/s out",
+        "machine m2: 50 in, 100 Mbit/s out",
+        "task g0 on m0: 0 ms",
+        "task s0 on m1: 0 ms",
+        "task w0 on m2: 10 ms",
+        "flow g0 to s0 of the iteration before: 500 kB",
+        "flow g0 to w0: 200 kB",
+        "iterations: 1",
+    ]
+    free = replace(job, free=True).lines()
+    assert free[1] == "machine m1: 10 in, 20 Mbit/s out, 1 cores"
+    assert free[4] == "task s0: 0 ms"
+
+
+def test_near_a_file_one_kind_of_number_is_as_in_the_file() -> None:
+    """A kind of which no number varies has no such level: it would be no simpler."""
+    speed, time = "cluster.machines[0].nic.in", "job.tasks[1].time"
+    base = NearFile.of(loads(FILE), 2.0)
+    near = replace(base, factors={speed: 2.0, time: 0.5})
+
+    levels = {words: level.factors for words, level in near.level().items()}
+    assert levels == {
+        "speeds as in the file": {time: 0.5},
+        "times as in the file": {speed: 2.0},
+    }
+
+
 def test_near_a_file_numbers_stay_within_the_factor() -> None:
     base = NearFile.of(loads(FILE), 3.0)
     assert {*base.numbers} == {

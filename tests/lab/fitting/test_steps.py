@@ -407,6 +407,31 @@ def test_a_kernel_holds_what_was_on_its_way() -> None:
     np.testing.assert_allclose(found.gaps[1], 0.0, atol=0.002)
 
 
+def test_a_request_is_the_last_one_of_most_iterations() -> None:
+    """Of two notes the second is answered; once the first stood still for 3 s."""
+    rng = np.random.default_rng(2)
+    a, b = (0, 0), (1, 0)
+    begin = np.linspace(0.0, 23 * 0.4, 24)
+    second = begin + 0.1 + rng.uniform(0, 0.05, 24)
+    stood_still = np.where(np.arange(24) == 23, 2.9, 0.0)
+    few = np.full(24, 48.0)
+
+    def step(ends: Ends, number: int, first: Row) -> Step:
+        until = np.cumsum(few)
+        crossed = Crossed(first, np.append(0, until).astype(np.int64))
+        return Step(*ends, number, ALL, first, first + 1e-4, few, until, crossed)
+
+    steps = [
+        step((a, b), 0, begin + 0.05 + stood_still),
+        step((a, b), 1, second),
+        step((b, a), 0, second + 0.1),
+    ]
+    found = find_causes(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
+
+    assert (1, True, 0) in found.causes[2]
+    assert (0, True, 0) not in found.causes[2]
+
+
 def test_a_note_that_comes_while_a_process_computes_starts_nothing() -> None:
     """Data comes, 0.1 s of computing follow; a note of the other comes meanwhile."""
     rng = np.random.default_rng(1)

@@ -160,6 +160,24 @@ def test_what_is_beyond_a_capacity_is_so_at_its_time() -> None:
     assert excess[0] == pytest.approx((2.0, 1.0))
 
 
+def test_what_a_link_loses_is_exceeded_there_and_nowhere_else() -> None:
+    """The flow goes on at 10 B/s where 7 and then 4 are left at its end."""
+    falls = [CapacityChange(3.0, "m1 in", 7.0), CapacityChange(4.0, "m1 in", 4.0)]
+    problem, _ = one_flow(*falls)
+    schedule = simulate(*one_flow(), record_rates=True)
+    rates = schedule.rates
+    assert rates is not None
+    schedule = replace(schedule, problem=problem)
+
+    excess = excess_loads(pieces(schedule, rates), 0.0)
+
+    found = {}
+    for link, most in zip(problem.links, excess, strict=True):
+        found[link.name] = most
+    assert found["m0 out"] == pytest.approx((0.0, 1.0))
+    assert found["m1 in"] == pytest.approx((6.0, 4.0))
+
+
 @pytest.mark.parametrize(("size", "beyond"), [(43.5, 0.0), (44.5, 0.5)])
 def test_an_interval_is_stretched_by_what_a_port_carries_at_most(
     size: float, beyond: float

@@ -10,6 +10,7 @@ import pytest
 from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.scheduling import Decisions
 from emu.prediction.scheduling.scheduler import RateSegments
+from emu.report.dashboard import LiveRun
 from emu.report.dashboard.live_table import live_table
 from emu.report.dashboard.server import metrics
 from emu.report.dashboard.status import NOTHING, SPANS, History
@@ -294,3 +295,20 @@ def test_bytes_of_a_port_are_of_all_flows_that_arrived() -> None:
     shown = [port.bytes for port in replay.live.status().ports]
     assert shown == pytest.approx([*sizes.values()])
     assert len({*shown}) > 1
+
+
+def test_before_there_is_a_prediction_every_step_counts_alike() -> None:
+    """A page may be opened while the run is still being predicted."""
+    replay = Replay()
+    problem = replay.schedule.problem
+    live = LiveRun(problem, "two machines", "oes", 1.0, clock=replay.clock)
+    status = live.status()
+    assert (status.share, status.left) == (0.0, None)
+
+    live.tape.began(2.5)
+    for _, _, tell in replay._events[: len(replay._events) // 2]:
+        tell(live.tape)
+    status = live.status()
+    assert 0 < status.steps_ended < status.steps
+    assert status.share == status.steps_ended / status.steps
+    assert status.left is None
