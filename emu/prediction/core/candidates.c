@@ -13,10 +13,10 @@ static Work carved(const Candidates *c, Room room)
     const JobArrays *a = c->arrays;
     int64_t units = c->units.count, resources = c->units.resources;
     Work w;
-    w.load = numbers(&room, a->ports);
-    w.head = numbers(&room, a->ports);
-    w.tail = numbers(&room, a->ports);
+    w.port = taken(&room, a->ports, sizeof *w.port, true);
     w.bounds = numbers(&room, a->ports);
+    w.crossed = integers(&room, a->edges);
+    w.hop = integers(&room, a->edges * a->routes.longest);
     w.taken = numbers(&room, a->edges);
     w.times = numbers(&room, 2 * a->tasks);
     w.end = numbers(&room, 2 * a->tasks);
@@ -125,29 +125,33 @@ static void port_bounds(const Candidates *c, const int64_t *machine_of, Work *w)
 {
     const JobArrays *a = c->arrays;
     const Transfers *t = &c->transfers;
-    for (int64_t port = 0; port < a->ports; port++) {
-        w->load[port] = 0.0;
-        w->head[port] = w->tail[port] = INFINITY;
-    }
+    for (int64_t port = 0; port < a->ports; port++)
+        w->port[port] = (PortUse){.load = 0.0, .head = INFINITY, .tail = INFINITY};
     for (int64_t edge = 0; edge < a->edges; edge++) {
+        w->crossed[edge] = 0;
         if (t->sent[edge] <= 0.0)
             continue;
         int64_t source = machine_of[a->source[edge]];
         int64_t destination = machine_of[a->destination[edge]], first, end;
         route_between(&a->routes, source, destination, &first, &end);
-        double latency = latency_between(a, source, destination);
+        double tail = t->tail[edge] + latency_between(a, source, destination);
+        double bytes = t->sent[edge], head = t->head[edge];
+        int64_t *hop = w->hop + edge * a->routes.longest;
+        w->crossed[edge] = end - first;
         for (int64_t i = first; i < end; i++) {
             int64_t port = port_at(&a->routes, i, source, destination);
-            w->load[port] += t->sent[edge];
-            w->head[port] = smaller(w->head[port], t->head[edge]);
-            w->tail[port] = smaller(w->tail[port], t->tail[edge] + latency);
+            PortUse *use = w->port + port;
+            use->load += bytes;
+            use->head = smaller(use->head, head);
+            use->tail = smaller(use->tail, tail);
+            *hop++ = port;
         }
     }
-    for (int64_t port = 0; port < a->ports; port++)
+    for (int64_t port = 0; port < a->ports; port++) {
+        const PortUse *use = w->port + port;
         w->bounds[port] =
-            w->load[port] > 0.0
-                ? w->head[port] + w->load[port] / t->capacity[port] + w->tail[port]
-                : 0.0;
+            use->load > 0.0 ? use->head + use->load / t->capacity[port] + use->tail : 0.0;
+    }
 }
 
 static double most_of(const double *values, int64_t count)
@@ -210,16 +214,15 @@ static double crowded(const Candidates *c, const int64_t *machine_of, Work *w)
     const JobArrays *a = c->arrays;
     for (int64_t edge = 0; edge < a->edges; edge++) {
         w->taken[edge] = 0.0;
-        if (c->transfers.sent[edge] <= 0.0)
+        if (w->crossed[edge] == 0)
             continue;
-        int64_t source = machine_of[a->source[edge]];
-        int64_t destination = machine_of[a->destination[edge]], first, end;
-        route_between(&a->routes, source, destination, &first, &end);
-        for (int64_t i = first; i < end; i++) {
-            double busy = w->bounds[port_at(&a->routes, i, source, destination)];
-            w->taken[edge] = larger(w->taken[edge], busy / (double)a->sent[edge]);
-        }
-        w->taken[edge] += latency_between(a, source, destination);
+        const int64_t *hop = w->hop + edge * a->routes.longest;
+        double busiest = 0.0;
+        for (int64_t i = 0; i < w->crossed[edge]; i++)
+            busiest = larger(busiest, w->bounds[hop[i]]);
+        double latency = latency_between(a, machine_of[a->source[edge]],
+                                         machine_of[a->destination[edge]]);
+        w->taken[edge] = busiest / (double)a->sent[edge] + latency;
     }
     /* The first iteration fills the pipeline, the second tells what each further one adds. */
     int64_t columns = a->iterations < 2 ? a->iterations : 2;

@@ -5,8 +5,16 @@
 #define TOLERANCE 1e-12 /* relative, of a capacity, as in space.py */
 #define ROUNDING 1e-9   /* relative; a bound exceeds a limit by more to reject anything */
 
+typedef struct { /* what flows of a placement ask of a port */
+    double load;       /* bytes */
+    double head, tail; /* seconds before the first of them at least, and after the last */
+} PortUse;
+
 typedef struct { /* the room of a search, carved up */
-    double *load, *head, *tail, *bounds; /* of ports */
+    PortUse *port;
+    double *bounds;                      /* of ports */
+    int64_t *crossed, *hop;              /* of edges that carry bytes: how many ports they
+                                            cross, and which, `longest` places for each */
     double *taken;                       /* of edges */
     double *times, *end;                 /* of tasks, two iterations each */
     double *ends_of;                     /* of tasks */

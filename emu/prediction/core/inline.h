@@ -92,8 +92,9 @@ static inline void route_between(const Routes *routes, int64_t source, int64_t d
         *first = *end = 0;
         return;
     }
-    int64_t route = routes->route_of[routes->zone[source] * routes->zones
-                                     + routes->zone[destination]];
+    int64_t route = routes->route_of[0];
+    if (routes->zones > 1)
+        route = routes->route_of[routes->zone[source] * routes->zones + routes->zone[destination]];
     *first = routes->route_start[route];
     *end = routes->route_start[route + 1];
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from emu.prediction.placement.candidates import (
     NORM,
@@ -16,7 +17,8 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.search import SearchOptions, _Run
 from emu.prediction.placement.space import Space
-from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
+from emu.problem import Cluster, Edge, Job, Machine, Problem, Realization, Task
+from emu.testing.strategies import problems
 from tests.prediction.placement.placement_cases import (
     dgtp_job,
     feasible_placements,
@@ -89,6 +91,86 @@ def test_by_hand_of_two_tasks_together_and_apart(iterations: int) -> None:
     port = 1 + 4 * n + 2
     norm = (2.0 * port**NORM + n**NORM + (2.0 * n) ** NORM) ** (1 / NORM)
     assert apart == pytest.approx((norm + 1 + port / n + 2 * n) / 2, rel=1e-12)
+
+
+@given(problems(links=True, latencies=True, own=True))
+def test_is_what_ports_and_tasks_ask_for(drawn: tuple[Problem, Realization]) -> None:
+    """Bounds and estimates are those of the formulas in candidates.c, edge by edge."""
+    problem, run = drawn
+    c = Candidates(Space(problem.job, problem.cluster), run, "oes")
+    machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
+    bounds = port_bounds(problem, c)
+    most = max([c.least, *bounds.values()])
+
+    assert lower_bound(c, machine_of) == most
+
+    times = run.times.sum(axis=1)
+    shares = [*bounds.values(), *times]
+    norm = 0.0
+    if most > 0:
+        norm = most * sum((share / most) ** NORM for share in shares) ** (1 / NORM)
+    crowded = crowded_makespan(problem, c, times, bounds)
+    expected = (norm + crowded) / 2 if most > 0 else 0.0
+
+    assert estimate(c, machine_of) == pytest.approx(expected, rel=1e-12)
+
+
+def port_bounds(problem: Problem, c: Candidates) -> dict[int, float]:
+    """Return the makespan that every port asks for that carries bytes."""
+    links = problem.cluster.links
+    asked: dict[int, list[tuple[float, float, float]]] = {}
+    for number, edge in enumerate(problem.job.edges):
+        if c.sent[number] <= 0:
+            continue
+        route = links.route(*machines_of(problem, edge))
+        tail = c.tail[number] + sum(links[port].latency for port in route)
+        for port in route:
+            flow = (c.sent[number], c.head[number], tail)
+            asked.setdefault(port, []).append(flow)
+
+    bounds = {}
+    for port, flows in asked.items():
+        sent, heads, tails = zip(*flows, strict=True)
+        seconds = sum(sent) / links.steps.most[port]
+        bounds[port] = min(heads) + seconds + min(tails)
+    return bounds
+
+
+def crowded_makespan(
+    problem: Problem, c: Candidates, times: np.ndarray, bounds: dict[int, float]
+) -> float:
+    """Return the makespan if every flow met all others of its ports."""
+    job = problem.job
+    links = problem.cluster.links
+    columns = min(job.iterations, 2)
+    ends = np.zeros((len(job.tasks), columns))
+    for n in range(columns):
+        for task in c.job.order:
+            if n >= c.job.rounds[task]:
+                continue
+            start = ends[task, n - 1] if n else 0.0
+            for number, edge in enumerate(job.edges):
+                sent = n - edge.lag
+                if edge.destination != task or not 0 <= sent < c.job.sent[number]:
+                    continue
+                route = links.route(*machines_of(problem, edge))
+                seconds = 0.0
+                if c.sent[number] > 0 and route:
+                    busiest = max(bounds[port] for port in route)
+                    latency = sum(links[port].latency for port in route)
+                    seconds = busiest / c.job.sent[number] + latency
+                start = max(start, ends[edge.source, sent] + seconds)
+            ends[task, n] = start + times[task] / c.job.rounds[task]
+
+    once = ends[:, 0].max(initial=0.0)
+    last = ends[:, -1].max(initial=0.0)
+    return float(once + (job.iterations - 1) * (last - once))
+
+
+def machines_of(problem: Problem, edge: Edge) -> tuple[int, int]:
+    """Return the machines of its source and its destination."""
+    machine_of = problem.placement.machine_of
+    return machine_of[edge.source], machine_of[edge.destination]
 
 
 def test_scales_with_times_and_bytes_and_sees_no_names() -> None:
