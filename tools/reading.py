@@ -11,7 +11,7 @@ import ast
 import io
 import tokenize
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -71,24 +71,26 @@ AIMS = Figures(density=9.0, pairs=1, packed=0, words=1, unparted=3)
 
 def measure(source: str) -> Figures:
     """Return the figures of a file's text."""
-    tree = ast.parse(source)
+    nodes = [*ast.walk(ast.parse(source))]
     lines = source.split("\n")
     functions = [
         node
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
+    # To walk is most of what this takes: once per function, and not for each figure.
+    bodies = [[*ast.walk(function)] for function in functions]
     return Figures(
-        density=round(_tokens_per_line(source, tree), 2),
-        pairs=sum(len([*_list_pairs(function)]) for function in functions),
-        packed=sum(len(_list_packed(function)) for function in functions),
-        words=sum(len(_list_locals(one) & FUNCTION_WORDS) for one in functions),
+        density=round(_tokens_per_line(source, nodes), 2),
+        pairs=sum(len([*_list_pairs(body)]) for body in bodies),
+        packed=sum(len(_list_packed(body)) for body in bodies),
+        words=sum(len(_list_locals(body) & FUNCTION_WORDS) for body in bodies),
         unparted=sum(_is_unparted(function, lines) for function in functions),
     )
 
 
-def _tokens_per_line(source: str, tree: ast.Module) -> float:
-    documented = _docstring_lines(tree)
+def _tokens_per_line(source: str, nodes: Sequence[ast.AST]) -> float:
+    documented = _docstring_lines(nodes)
     code: set[int] = set()
     count = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -99,9 +101,9 @@ def _tokens_per_line(source: str, tree: ast.Module) -> float:
     return count / len(code) if len(code) > SMALL else 0.0
 
 
-def _docstring_lines(tree: ast.Module) -> set[int]:
+def _docstring_lines(nodes: Sequence[ast.AST]) -> set[int]:
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         for child in body if isinstance(body, list) else ():
             if _is_text(child):
@@ -117,9 +119,9 @@ def _is_text(node: ast.AST) -> bool:
     )
 
 
-def _list_locals(function: ast.AST) -> set[str]:
+def _list_locals(body: Sequence[ast.AST]) -> set[str]:
     names = set()
-    for node in ast.walk(function):
+    for node in body:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
         elif isinstance(node, ast.arg):
@@ -127,17 +129,19 @@ def _list_locals(function: ast.AST) -> set[str]:
     return names
 
 
-def _tuple_assignments(function: ast.AST) -> Iterator[tuple[ast.expr, ast.Tuple]]:
-    for node in ast.walk(function):
+def _tuple_assignments(
+    body: Sequence[ast.AST],
+) -> Iterator[tuple[ast.expr, ast.Tuple]]:
+    for node in body:
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)):
             continue
         if len(node.targets) == 1 and len(node.value.elts) > 1:
             yield node.targets[0], node.value
 
 
-def _list_pairs(function: ast.AST) -> Iterator[ast.Tuple]:
+def _list_pairs(body: Sequence[ast.AST]) -> Iterator[ast.Tuple]:
     """Yield values of assignments to several names; swaps and recurrences are fine."""
-    for target, value in _tuple_assignments(function):
+    for target, value in _tuple_assignments(body):
         if isinstance(target, ast.Tuple):
             names = {n.id for n in target.elts if isinstance(n, ast.Name)}
             read = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
@@ -145,15 +149,15 @@ def _list_pairs(function: ast.AST) -> Iterator[ast.Tuple]:
                 yield value
 
 
-def _list_packed(function: ast.AST) -> set[str]:
+def _list_packed(body: Sequence[ast.AST]) -> set[str]:
     packed = {
         target.id
-        for target, _ in _tuple_assignments(function)
+        for target, _ in _tuple_assignments(body)
         if isinstance(target, ast.Name)
     }
     starred = {
         argument.value.id
-        for call in ast.walk(function)
+        for call in body
         if isinstance(call, ast.Call)
         for argument in call.args
         if isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Name)
