@@ -26,7 +26,7 @@ from emu.experiment.scaled_steps import (
 )
 from emu.experiment.system_rows import compare_systems, list_questions
 from emu.experiment.systems import Target
-from emu.report.step_sources import list_source_cells
+from emu.report.step_sources import _list_trends, list_source_cells
 from emu.report.target_tables import target_lines
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.scenario_file import loads
@@ -45,6 +45,44 @@ def test_a_power_of_the_scale_is_found(power: float, most: float, scales: Any) -
     if max(scales) / min(scales) > 1.5:
         assert trend.estimate == pytest.approx(most, rel=1e-6)
         assert trend.low == pytest.approx(trend.high, rel=1e-5)
+
+
+def test_rows_of_one_trend_share_a_line_that_says_who_trained() -> None:
+    trend = Trend((0.1, 0.1, 0.25), (7, 9, 8), 1.0, estimate=1500, low=1200, high=1900)
+    alone = replace(trend, alone=True)
+    trends = {"p3": trend, "dgtp": alone, "apt": trend, "dgcl": None}
+    rows: Any = [
+        SimpleNamespace(system=name, trend=its) for name, its in trends.items()
+    ]
+
+    steps = "1,200 to 1,900 steps (95 %) by trainings"
+    assert [*_list_trends(rows)] == [
+        f"p3, apt: {steps} at 0.1, 0.25 of the graph",
+        f"dgtp: {steps} on one machine at 0.1, 0.25 of the graph",
+    ]
+
+
+@pytest.mark.parametrize("place", [None, {"m0": "w0"}])
+def test_a_trend_is_of_the_last_look_of_each_training(
+    place: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = {0.1: [3, 9], 0.2: [4, 8, 16], 0.4: [30]}
+    job = SimpleNamespace(settings={"dataset": {"scale": 1.0}})
+    monkeypatch.setattr(
+        scaled_steps, "list_smaller", lambda *_: [(s, s) for s in looks]
+    )
+    monkeypatch.setattr(
+        scaled_steps,
+        "_train",
+        lambda scale: [SimpleNamespace(step=step) for step in looks[scale]],
+    )
+    monkeypatch.setattr(scaled_steps, "build_job", lambda _: job)
+    monkeypatch.setattr(scaled_steps, "place_alone", lambda *_: place)
+    nobody: Any = None
+
+    trend = scaled_steps.find_trend(nobody, nobody, nobody)
+    assert (trend.scales, trend.steps) == ((0.1, 0.2, 0.4), (9, 16, 30))
+    assert (trend.scale, trend.alone) == (1.0, place is not None)
 
 
 def test_the_interval_holds_a_further_training_nineteen_times_in_twenty() -> None:

@@ -108,6 +108,12 @@ def test_epochs_of_a_row_over_whole_graphs_are_its_own_steps() -> None:
     assert build_job(parts).iterations == 2 * build_job(once).iterations
 
 
+def test_a_system_that_there_is_not_is_answered_with_those_that_there_are() -> None:
+    problem = "'dgpt' is not among the systems that can be compared: all, .*dgtp"
+    with pytest.raises(ScenarioError, match=problem):
+        as_system(document("dgtp", {}), "dgpt")
+
+
 def translated(scenario: Scenario, system: str) -> Any:
     """Return the job section of a scenario as another system."""
     return as_system(scenario, system).job

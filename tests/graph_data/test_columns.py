@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from emu.graph_data.readers.class_numbers import _are_one_hot, _begin_above_zero
 from emu.graph_data.readers.columns import Column, kind_of
+from emu.graph_data.readers.text_table import _narrow
 
 EXAMPLES = {
     "integer": ("0", "7", "+12", "3.", "1.0", "007"),
@@ -33,6 +34,24 @@ def test_a_field_has_the_narrowest_kind_that_it_fits(kind: str) -> None:
     assert {text: kind_of(text) for text in EXAMPLES[kind]} == dict.fromkeys(
         EXAMPLES[kind], kind
     )
+
+
+def test_numbers_are_integers_where_all_of_them_are() -> None:
+    """As pandas writes ids of which one is missing: 1.0 and 2.0."""
+    for numbers in ([1.0, -2.0, 0.0], [2.0**53 - 1]):
+        narrow = _narrow(np.array(numbers))
+        assert narrow.dtype == np.int64
+        assert narrow.tolist() == numbers
+    for numbers in ([1.0, 2.5], [1.0, np.inf], [1.0, np.nan], [2.0**53]):
+        assert _narrow(np.array(numbers)).dtype == np.float64
+    small = np.array([1, 2], np.int8)
+    assert _narrow(small) is small
+
+
+def test_commas_may_part_thousands_where_all_of_them_stand_so() -> None:
+    assert Column.of(["1,500", "7", "12,000"]).may_be_thousands
+    assert not Column.of(["1,500", "7", "1,5"]).may_be_thousands
+    assert not Column.of(["1", "7"]).may_be_thousands
 
 
 FIELDS = st.sampled_from([(k, text) for k, texts in EXAMPLES.items() for text in texts])

@@ -7,11 +7,13 @@ import gzip
 import io
 import json
 import os
+import resource
 import signal
 import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -328,3 +330,25 @@ def test_no_file_takes_more_than_its_size_allows(
     assert not opened_here
     assert len(peaks) == 1
     assert peaks[0] - held <= MEMORY_ALWAYS + MEMORY_PER_BYTE * len(content)
+
+
+@pytest.mark.parametrize("are_lifted", [False, True])
+def test_a_reader_may_have_so_much_beyond_what_its_process_has(
+    are_lifted: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process has 7 pages of data, and no core is written in any case."""
+    limits: dict[int, int] = {}
+    monkeypatch.setattr(confinement, "_lower", limits.__setitem__)
+    monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
+    monkeypatch.setattr(Path, "read_text", lambda _: "1 2 3 4 5 7 6\n")
+    bounds = confinement._Bounds(memory=1000, seconds=9, are_lifted=are_lifted)
+
+    bounds.apply()
+
+    bound = {
+        resource.RLIMIT_CPU: 9,
+        resource.RLIMIT_DATA: 7 * resource.getpagesize() + 1000,
+    }
+    none_written: dict[int, Any] = {resource.RLIMIT_CORE: (0, 0)}
+    assert limits == none_written | ({} if are_lifted else bound)

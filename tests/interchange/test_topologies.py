@@ -254,6 +254,8 @@ LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
         ("matrix", MATRIX.replace("GPU2\tSYS", "GPU2\tNODE"),
          "GPU0 to GPU2 is SYS, and back NODE"),
         ("matrix", MATRIX + MATRIX, "has 2 matrices of GPUs"),
+        ("matrix", MATRIX.replace("\tGPU1\tGPU2", "\tGPU1\tGPU1", 1),
+         "it has two columns of one name"),
     ],
 )  # fmt: skip
 def test_a_topology_that_cannot_be(

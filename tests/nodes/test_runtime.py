@@ -663,3 +663,22 @@ def test_without_memory_for_rings_a_process_says_so(
         process._compute.shutdown()
     said = "process w0: reports over its connection, not by rings: [Errno 28]"
     assert capsys.readouterr().err == f"{said} No space left on device\n"
+
+
+async def test_work_that_is_cancelled_fails_nothing_and_is_let_go() -> None:
+    """Work that fails is said to, as an error of the process."""
+    failures: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    process: Any = SimpleNamespace(_handles={}, _fail=failures.append)
+    cancelled, broken = loop.create_future(), loop.create_future()
+    for work in (cancelled, broken):
+        runtime.NodeProcess._track(process, work)
+    assert [*process._handles] == [cancelled, broken]
+
+    error = ValueError("broken")
+    cancelled.cancel()
+    broken.set_exception(error)
+    await asyncio.sleep(0)
+    assert failures == [error]
+    assert not process._handles

@@ -122,6 +122,16 @@ def test_the_page_says_first_what_most_of_the_run_was_spent_on(tmp_path: Path) -
     assert page.index(told) < page.index('id="doubt"')
 
 
+def test_causes_of_a_path_have_their_shares_of_the_makespan(tmp_path: Path) -> None:
+    """A column of the run, and one of its simulation."""
+    run, _ = write_run(tmp_path)
+    shown = sections.chain_table(load_run(run))
+
+    shares = [float(text) for text in re.findall(r"\(([\d.]+)%\)", shown)]
+    for column in (shares[::2], shares[1::2]):
+        assert sum(column) == pytest.approx(100, abs=0.5)
+
+
 def test_a_verdict_is_shown_with_its_reasons(tmp_path: Path) -> None:
     run, _ = write_run(tmp_path)
     page = report_page(run)

@@ -15,9 +15,9 @@ import pytest
 
 from emu.prediction.analysis.traffic import CONNECTION, OWNER, PACKET, Traffic
 from emu.report.facts import lab_facts
-from emu.report.html.lab_page import nic_table
+from emu.report.html.lab_page import _talks, nic_table, talks_of
 from emu.report.html.page import write_report
-from emu.runs.array_files import SAMPLES, write_traffic
+from emu.runs.array_files import SAMPLES, read_traffic, write_traffic
 from emu.runs.run_directory import RunDirectory
 
 NODE = shutil.which("node")
@@ -98,6 +98,18 @@ def test_the_page_of_a_lab_says_what_happened(run: Path) -> None:
     for said in ("failed first, on a (code 3)", "7 packets were not noted", "4 kB"):
         assert said in page, said
     assert "src=" not in page  # nothing of it comes from elsewhere
+
+
+def test_who_sent_to_whom_is_a_row_with_its_lengths_and_answers(run: Path) -> None:
+    """What a asks is answered after a second, in 10 ms; nothing answers b."""
+    programs = lab_json()["programs"]
+    table = _talks(talks_of(programs, read_traffic(run)))
+
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    assert [*rows] == [
+        ("<ask> on a → tell on b", "1", "100 B", "100 B", "0 us", "1 s"),
+        ("tell on b → <ask> on a", "1", "4 kB", "4 kB", "10 ms", ""),
+    ]
 
 
 def test_what_is_missing_of_a_lab_is_named(run: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import emu
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
+from emu.problem import CapacityChange
 from emu.report.many_runs import write_pair
 from emu.report.plot_curves import bars, cdf, ports
 from emu.report.plot_style import Window
@@ -102,11 +103,15 @@ def test_every_figure_names_its_units(
 
 
 def test_every_panel_of_ports_shows_its_own_scale() -> None:
-    """A NIC of 20 B/s in and 10 out was read as one of 10 and 10."""
+    """A NIC of 20 B/s in and 10 out was read as one of 10 and 10.
+
+    The other has 100 B/s in from an event on.
+    """
     problem, realization = two_machine_example(1)
     machine, other = problem.cluster.machines
     faster = replace(machine, bandwidth_in=20.0)
-    cluster = replace(problem.cluster, machines=(faster, other))
+    change = CapacityChange(2.0, "m1 in", 100.0)
+    cluster = replace(problem.cluster, machines=(faster, other), changes=(change,))
     schedule = simulate(replace(problem, cluster=cluster), realization)
 
     figure = ports(schedule, Window())
@@ -117,7 +122,7 @@ def test_every_panel_of_ports_shows_its_own_scale() -> None:
         _, top = axes.get_ylim()
         marks = [float(label.get_text()) for label in shown]
         highest[axes.get_title()] = max(mark for mark in marks if mark <= top)
-    assert highest == {"m0 out": 10, "m0 in": 20, "m1 out": 10, "m1 in": 10}
+    assert highest == {"m0 out": 10, "m0 in": 20, "m1 out": 10, "m1 in": 100}
 
 
 @pytest.mark.parametrize("figure", ["gantt", "ports", "progress"])

@@ -30,6 +30,7 @@ from emu.problem import (
     Task,
 )
 from emu.report.comparison import (
+    _notes_on,
     candidate_json,
     comparison_table,
     comparison_tables,
@@ -375,6 +376,32 @@ def test_an_emulated_setup_says_on_which_side_it_is_off() -> None:
     assert seconds == "4 s"
     assert "2 MB of weights, 3 s of planning" in text
     assert "emulated 5 s (+25 %), 2.5 MB arrived, trusted" in text
+
+
+@pytest.mark.parametrize(
+    ("searched", "kept", "policies", "note"),
+    [
+        ((True, False), False, "ab", "each row is placed under its own policy"),
+        ((False, False), False, "ab", None),
+        ((True, True), False, "aa", None),
+        ((True, True), True, "ab", "each placement is that of a, for all policies"),
+    ],
+)
+def test_a_comparison_says_under_which_policy_its_placements_were_found(
+    searched: tuple[bool, bool],
+    kept: bool,  # noqa: FBT001
+    policies: str,
+    note: str | None,
+) -> None:
+    rows = []
+    for number, (is_searched, policy) in enumerate(
+        zip(searched, policies, strict=True)
+    ):
+        row = candidate_of(f"p{number}", policy, {0: 1.0 + number})
+        placing = {"candidates": 7 if is_searched else None}
+        rows.append(replace(row, placing=placing, kept=kept and number == 1))
+
+    assert [*_notes_on(rows)] == [note] * (note is not None)
 
 
 def test_a_sweep_over_workers_shows_samples_per_second() -> None:

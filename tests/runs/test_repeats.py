@@ -96,6 +96,7 @@ def test_two_states_are_told_apart() -> None:
     low = [0.512, 0.513, 0.511]
     high = [0.562, 0.563]
     assert modes([*high, *low]) == [sorted(low), sorted(high)]
+    assert modes([0.51, 0.561, 0.511, 0.56]) == [[0.51, 0.511], [0.56, 0.561]]
     # One value far off is an accident, and three values no groups.
     assert len(modes([0.51, 0.511, 0.512, 0.9])) == 1
     assert len(modes([0.51, 0.56, 0.561])) == 1

@@ -15,7 +15,14 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.lab.setup import find_lab_errors, idle_keys, lab_notes, open_lab
+from emu.lab.machines.cpu_groups import Hierarchy
+from emu.lab.setup import (
+    _nic_errors,
+    find_lab_errors,
+    idle_keys,
+    lab_notes,
+    open_lab,
+)
 from emu.scenario.scenario_file import list_labs, load, load_lab
 from emu.scenario.schema import file_schema
 
@@ -103,6 +110,24 @@ _FOLDER = Path()
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     global _FOLDER  # noqa: PLW0603 - examples of Hypothesis share it
     _FOLDER = tmp_path_factory.mktemp("labs")
+
+
+@pytest.mark.parametrize("cores", [0.75, 1.5])
+def test_nics_are_checked_at_the_scale_that_their_cores_lead_to(
+    cores: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen machines share two cores of this computer."""
+    monkeypatch.setattr(Hierarchy, "cores", lambda _: 2.0)
+    path = tmp_path / "lab.yaml"
+    machine = f"{{count: 16, nic: 8 kbit/s, cpu: {cores}}}"
+    path.write_text(f"cluster: {{machines: [{machine}]}}\nlab: {{time_scale: auto}}\n")
+    file = load_lab(path)
+    trail = ("cluster", "machines", 0, "nic")
+
+    ((found_trail, problem),) = _nic_errors(file, trail, file.cluster.machines[0].nic)
+
+    assert found_trail == trail
+    assert problem.startswith(f"at time scale {16 * cores:g}, ")
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,13 @@ def test_a_bracket_that_closes_another_is_exchanged_and_its_line_goes_on() -> No
     assert "- {on: {b: 1}, cpu: 2}  # few" in proposals
 
 
+def test_an_item_of_several_keys_without_braces_gets_both() -> None:
+    assert [*_braces(["  - name: a, time: 1 s  # one"], 0)] == [
+        "  - {name: a, time: 1 s}  # one"
+    ]
+    assert [*_braces(["  - name: a  # one"], 0)] == []
+
+
 def test_a_bracket_that_was_not_opened_leaves_what_stands_behind_the_line() -> None:
     """It was to open before the first key, or before its value."""
     proposals = [*_braces(["  a: 1, b: 2}  # two"], 0)]

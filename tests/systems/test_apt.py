@@ -254,3 +254,24 @@ def test_rows_in_memory_of_a_device_take_its_memory_and_its_rate() -> None:
     bounded = load(scenario, {"cluster.machines[0].gpu_memory": "1 kB"})
     with pytest.raises(ScenarioError, match="of gpu_memory are needed on m0"):
         build_job(bounded)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_sampler_waits_for_all_that_compute_a_share_of_its_batches(
+    strategy: str,
+) -> None:
+    """A window of 2 holds it back until they have done the batch before the last."""
+    job = build_job(scenario_of(strategy=strategy, credit_window=2))
+
+    ends = set()
+    for edge in job.edges:
+        held = job.tasks[edge.destination]
+        if edge.credit and held.kind == "sampler":
+            assert edge.lag == 2
+            ends.add((job.tasks[edge.source].name, held.name))
+    machines = range(3)
+    assert ends == {
+        (f"Mb{peer}", f"s{home}")
+        for home in machines
+        for peer in ([home] if strategy == "gdp" else machines)
+    }

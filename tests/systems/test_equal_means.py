@@ -244,6 +244,9 @@ def test_where_features_lie_by_default() -> None:
     stated = load(base, {"job.features": "host"})
     job: Any = as_variant(stated, "p3.none").job
     assert [job.place_on(name) for name in ("m0", "m1")] == ["host", "host"]
+    each = load(base, {"job.features": {"default": "device", "m1": "host"}})
+    job = each.job
+    assert [job.place_on(name) for name in ("m0", "m1")] == ["device", "host"]
 
 
 @pytest.mark.parametrize("row", ["dgtp", "data_parallel", "p3.none", "p3.A"])

@@ -358,3 +358,18 @@ def test_rates_of_a_device_are_its_own_and_those_of_collecting_by_default() -> N
     with_way = RatesSection.model_validate({**stated, **more})
     expected = {**everywhere, "collect_device": 10e-12, "pcie": 80e-12}
     assert with_way.on("default") == pytest.approx(expected)
+
+
+def test_work_on_a_cpu_takes_slots_that_are_stated_or_one_of_each_core() -> None:
+    cluster = {
+        "machines": [
+            {"name": "a", "nic": "1 Gbit/s", "cpu": 4, "slots": {"cpu": 3, "x": 7}},
+            {"name": "b", "nic": "1 Gbit/s", "cpu": 2.5},
+            {"name": "c", "nic": "1 Gbit/s"},
+        ]
+    }
+    scenario = load(scenario_of("data_parallel"), {"cluster": cluster})
+
+    changed = scenario.job.with_machines(scenario.cluster)
+    slots = [dict(machine.slots) for machine in changed.machines]
+    assert slots == [{"cpu": 3, "x": 7}, {"cpu": 2}, {}]

@@ -20,7 +20,12 @@ from emu.experiment.contest import (
     read_contestants,
 )
 from emu.experiment.contest.contestants import fight
-from emu.experiment.contest.small_job import SmallFlow, SmallMachine, SmallTask
+from emu.experiment.contest.small_job import (
+    MOST_MACHINES,
+    SmallFlow,
+    SmallMachine,
+    SmallTask,
+)
 from emu.experiment.question import ask
 from emu.prediction.rate_policies import RATE_POLICIES
 from emu.prediction.simulation import simulate
@@ -217,6 +222,17 @@ def test_a_job_is_written_with_both_ways_of_its_machines() -> None:
     free = replace(job, free=True).lines()
     assert free[1] == "machine m1: 10 in, 20 Mbit/s out, 1 cores"
     assert free[4] == "task s0: 0 ms"
+
+
+def test_a_job_has_no_more_machines_than_the_most() -> None:
+    rng = np.random.default_rng(0)
+    job = SHARED_PORT
+    counts = set()
+    for _ in range(60):
+        job = job._with_machine(rng)
+        counts.add(len(job.machines))
+
+    assert counts == {1, 2, 3, 4, MOST_MACHINES}
 
 
 def test_near_a_file_one_kind_of_number_is_as_in_the_file() -> None:

@@ -12,7 +12,7 @@ import emu
 from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
-from emu.lab.fitting.repeats import count_turns, find_chain
+from emu.lab.fitting.repeats import _find_periods, count_turns, find_chain
 from emu.lab.fitting.steps import ALL, FULL
 from emu.prediction.analysis.traffic import Traffic
 from emu.scenario.scenario_file import loads
@@ -148,3 +148,14 @@ def test_a_chain_survives_bursts_that_ran_together_and_others_beside() -> None:
     assert chain is not None
     assert chain.period == period
     assert find_chain(np.sort(rng.integers(0, 20 * period, 60)), 20 * period) is None
+
+
+def test_distances_that_differ_by_little_are_of_one_period() -> None:
+    """A turn takes 1 MB and every other one 400 B more: a fraction of 0.2 %."""
+    turns = np.arange(40)
+    places = 1_000_000 * turns + 400 * (turns % 2)
+
+    periods = _find_periods(places, 40_000_000)
+
+    assert len(periods) == 10
+    np.testing.assert_allclose(periods, 1_000_000 * (1 + turns[:10]), rtol=5e-4)
