@@ -248,6 +248,22 @@ def test_near_a_file_one_kind_of_number_is_as_in_the_file() -> None:
     }
 
 
+def test_near_a_file_a_factor_is_one_of_its_number() -> None:
+    base = NearFile.of(loads(FILE), 2.0)
+    speed = "cluster.machines[0].nic.in"
+    factors = {speed: 2.0, "job.tasks[1].time": 0.5, "cluster.machines[1].speed": 4.0}
+    near = replace(base, factors=factors)
+
+    assert near.lines() == [
+        f"{speed}: 20 Mbit/s for 10 Mbit/s",
+        "job.tasks[1].time: 10 ms for 20 ms",
+        "cluster.machines[1].speed: 4.0 for 1.0",
+    ]
+    machine, other = near.scenario().cluster.machines
+    assert (machine.nic.inward, machine.nic.outward) == (2.5e6, 1.25e6)
+    assert (machine.speed, other.speed) == (1.0, 4.0)
+
+
 def test_near_a_file_numbers_stay_within_the_factor() -> None:
     base = NearFile.of(loads(FILE), 3.0)
     assert {*base.numbers} == {
