@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import emu
+from emu.lab.fitting.calls import Sent
 from emu.lab.fitting.causes import DRAINED, FittedSteps, find_causes, overtaken
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import _common_clock, fit_traffic
-from emu.lab.fitting.steps import ALL, FULL, Crossed, Step, _silence
+from emu.lab.fitting.steps import ALL, FULL, Crossed, Step, _Iterations, _silence
 from emu.scenario.scenario_file import loads
 from tests import draws
 from tests.lab.fitting.crossed import crossed
@@ -430,6 +432,25 @@ def test_a_request_is_the_last_one_of_most_iterations() -> None:
 
     assert (1, True, 0) in found.causes[2]
     assert (0, True, 0) not in found.causes[2]
+
+
+def test_a_message_begins_amid_the_last_packet_of_the_one_before() -> None:
+    """Of six packets the second has 30 bytes of its first call, the fifth 60."""
+    time = np.array([0.0, 0.001, 0.002, 1.0, 1.001, 2.0])
+    sent = Sent(
+        call=np.array([0, 0, 1, 2, 2, 3]),
+        called=time,
+        next_call=np.array([0, 1, 1, 2, 3, 3]),
+        next_called=time,
+        split=np.array([100, 30, 100, 100, 60, 100]),
+        taken=time,
+    )
+    packets: Any = SimpleNamespace(time=time, bytes=np.full(6, 100))
+
+    found = _Iterations.between(packets, sent, np.array([0.0, 0.9, 1.9]), 0.5)
+
+    assert (found.starts.tolist(), found.volumes.tolist()) == ([0, 300], [300, 200])
+    assert [joint.tolist() for joint in found.joints] == [[0, 130], [0, 160]]
 
 
 def test_a_note_that_comes_while_a_process_computes_starts_nothing() -> None:
