@@ -95,10 +95,12 @@ def test_the_history_holds_the_bytes_of_the_rates() -> None:
         assert np.dot(rates, lengths) == pytest.approx(expected)
 
 
-def test_a_line_of_a_flow_that_is_over_does_not_come_back() -> None:
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_line_of_a_flow_that_is_over_does_not_come_back(place: int) -> None:
+    """Neither of the first iteration nor of the last."""
     replay = Replay()
     replay.until(replay.schedule.makespan)
-    edge, n = replay.schedule.flows()[0].tolist()
+    edge, n = replay.schedule.flows()[place].tolist()
     stale = RateSegments(*(np.array([value]) for value in (edge, n, 0.0, 7.0, 1e3)))
     replay.live.tape.on_decisions(Decisions(1e3, [], [(edge, n)], stale))
     status = replay.live.status()
