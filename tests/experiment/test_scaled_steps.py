@@ -55,6 +55,16 @@ def test_rows_of_one_trend_share_a_line_that_says_who_trained() -> None:
         SimpleNamespace(system=name, trend=its) for name, its in trends.items()
     ]
 
+    for row, file in zip(rows, ("", "", "", "curve.csv"), strict=True):
+        row.question = SimpleNamespace(curve_file=file)
+    both = ["1,200 to 1,900", "2 scales"]
+    cells = {"p3": both, "dgtp": both, "apt": both, "dgcl": ["", "curve.csv"]}
+    assert list_source_cells(rows) == cells
+    assert list_source_cells(rows[3:]) == {"dgcl": ["", "curve.csv"]}
+    rows[3].question.curve_file = ""
+    assert list_source_cells(rows)["dgcl"] == ["", "training"]
+    assert list_source_cells(rows[3:]) == {}
+
     steps = "1,200 to 1,900 steps (95 %) by trainings"
     assert [*_list_trends(rows)] == [
         f"p3, apt: {steps} at 0.1, 0.25 of the graph",

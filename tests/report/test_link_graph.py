@@ -79,6 +79,9 @@ def test_every_link_is_drawn_with_its_load() -> None:
         assert ("1 GB at" in said) == bool(crossed)
     widths = [one.get("stroke-width") for one in links.values()]
     assert widths.count("6.0") == 1  # qpi0, the slowest of its way
+    texts = [one for one in drawn.iter("text") if one.get("class") == "name"]
+    names = {one.text for one in texts}
+    assert names == {port for port, row in rows.items() if row["bytes"]}
 
 
 def test_nics_alone_are_not_drawn() -> None:

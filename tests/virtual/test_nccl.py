@@ -254,3 +254,19 @@ def test_calls_of_a_member_go_one_after_the_other() -> None:
     assert begun == [0]
     calls.end()
     assert begun == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kilobytes"),
+    [
+        (2, [32, 32, 64, 64, 64, 128, 128, 256, 512, 512]),
+        (4, [32, 32, 32, 64, 64, 64, 128, 128, 256, 512]),
+        (16, [32, 32, 32, 32, 64, 64, 64, 128, 128, 256]),
+    ],
+)
+def test_pieces_of_a_tree_are_as_many_as_keep_its_levels_busy(
+    ranks: int, kilobytes: list[int]
+) -> None:
+    """Of 16 kB, 32 kB and so on up to 8 MB: 8 per level, then 4, then 1."""
+    pieces = [nccl._tree_piece(ranks, 1 << power) for power in range(14, 24)]
+    assert pieces == [size << 10 for size in kilobytes]
