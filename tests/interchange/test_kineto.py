@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from typer.testing import CliRunner
 import emu
 from emu.cli.app import app
 from emu.errors import DataError
-from emu.interchange.kineto import count_repeats
+from emu.interchange.kineto import _Job, count_repeats
 from emu.interchange.kineto_trace import Exchange, RankTrace
 from emu.interchange.workload_formats import read_workload
 
@@ -610,3 +612,29 @@ def test_makespans_follow_from_computing_and_bytes_alone(
         ends[rank] += last
     paths = write_traces(tmp_path_factory.mktemp("drawn"), *events)
     assert simulate(paths) == pytest.approx(max(ends), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("by_gloo", "awaited"),
+    [
+        (False, [[], ["t0.done"], ["t1.done"], ["t2.done"]]),
+        (True, [[], [], ["t0.done"], ["t1.done"]]),
+    ],
+)
+def test_a_collective_waits_for_those_ahead_of_its_rank_in_its_group(
+    by_gloo: bool,  # noqa: FBT001
+    awaited: list[list[str]],
+) -> None:
+    """NCCL carries out one at a time and gloo two; another rank's are no matter."""
+    job: Any = SimpleNamespace(
+        _add_task=lambda *_, **__: None,
+        workload=SimpleNamespace(add_flow=lambda *_: None),
+        _groups=defaultdict(dict),
+        _by_gloo=by_gloo,
+    )
+    exchange: Any = SimpleNamespace(kind="allreduce", group="g", ranks=(0, 1))
+    _Job._add_part(job, "other", 1, exchange)
+
+    parts = [_Job._add_part(job, f"t{number}", 0, exchange) for number in range(4)]
+
+    assert [part.awaited for part in parts] == awaited
