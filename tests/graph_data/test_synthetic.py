@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.graph_data import synthetic_graph
 from emu.graph_data.dataset import open_dataset, partition
 from emu.graph_data.raw_graph import RawGraph
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
@@ -80,15 +83,48 @@ def test_rows_do_not_depend_on_who_asks(drawn: tuple[str, RawGraph]) -> None:
 
 
 def test_seeds_differ_and_repeat() -> None:
-    first, again, other = (
+    # In this order: the last graph that was made is kept.
+    first, other, again = (
         synthetic_source("products-like", scale=0.001, seed=seed).load()
-        for seed in (0, 0, 1)
+        for seed in (0, 1, 0)
     )
+
+    assert again is not first
 
     np.testing.assert_array_equal(first.structure.indices, again.structure.indices)
     np.testing.assert_array_equal(first.rows(0, 50), again.rows(0, 50))
     assert not np.array_equal(first.structure.indices, other.structure.indices)
     assert not np.array_equal(first.rows(0, 50), other.rows(0, 50))
+
+
+def test_other_parts_are_cut_out_of_the_same_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Edges are drawn once for 2 and for 3 parts, and are those of a new graph."""
+    draw = Mock(wraps=synthetic_graph._draw_edges)
+    monkeypatch.setattr(synthetic_graph, "_draw_edges", draw)
+    opened = [
+        open_dataset(
+            "products-like", scale=0.001, seed=71, parts=parts, partitioner="hash"
+        )
+        for parts in (2, 3)
+    ]
+
+    assert draw.call_count == 1
+
+    synthetic_graph._generate_once.cache_clear()
+    new = synthetic_source("products-like", scale=0.001, seed=71).load()
+    for dataset in opened:
+        structure = dataset.structure
+        np.testing.assert_array_equal(structure.indptr, new.structure.indptr)
+        np.testing.assert_array_equal(structure.indices, new.structure.indices)
+
+
+def test_large_graphs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic_graph, "_MOST_KEPT_EDGES", 10)
+    source = synthetic_source("products-like", scale=0.001, seed=0)
+
+    assert source.load() is not source.load()
 
 
 def test_metis_cuts_far_less_than_hash() -> None:
