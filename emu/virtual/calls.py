@@ -16,6 +16,14 @@ Figures: TypeAlias = Mapping[str, Any]
 #: Calls of two ranks, which gloo begins in the thread of the caller.
 MESSAGES = {"send", "recv", "recv_anysource"}
 _SUMS = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_list"}
+#: Figures in which the members' calls have to be alike.
+_ALIKE = (
+    "size",
+    "dtype",
+    "operation",
+    "root",
+    "parts",
+)
 
 
 class Mismatch(EmulatorError):
@@ -30,7 +38,8 @@ class Call:
     """``allreduce``, ``send`` and so on."""
     figures: Figures
     """``size`` in bytes, ``element`` likewise of one, ``root``, ``peer``; of an
-    alltoall ``given`` and ``taken``, bytes to and from each member."""
+    alltoall ``given`` and ``taken``, bytes to and from each member; of a list that is
+    summed ``parts``, bytes for each."""
     where: str
     """File and line of the program."""
 
@@ -78,21 +87,21 @@ def _sum_by_ring(call: Call, member: int, ranks: int) -> Script:
         root = call.figures["root"]
         return gloo.reduce(member, ring, root)
     if call.kind == "reduce_scatter_list":
-        part_size = size // ranks
-        part = gloo.Ring(ranks=ranks, size=part_size, element=element)
-        return _sum_parts(member, part)
+        return _sum_parts(call, member, ranks)
     # torch's reduce_scatter is an allreduce of everything, then a slice.
     return gloo.all_reduce(member, ring)
 
 
-def _sum_parts(member: int, part: gloo.Ring) -> Script:
+def _sum_parts(call: Call, member: int, ranks: int) -> Script:
     """Sum what every member is to have by a ring of its own, one after the other.
 
     torch queues them all, and two run at once: pauses between the two halves of a ring
     overlap there.
     """
-    for _ in range(part.ranks):
-        yield from gloo.all_reduce(member, part)
+    element = call.figures["element"]
+    for size in call.figures["parts"]:
+        ring = gloo.Ring(ranks=ranks, size=size, element=element)
+        yield from gloo.all_reduce(member, ring)
 
 
 def _move(call: Call, member: int, ranks: int) -> Script:
@@ -160,7 +169,7 @@ def _compare(call: Call, made: Call) -> str:
     """Return what differs between two calls; empty where they are alike."""
     if call.kind != made.kind:
         return "different calls"
-    for key in ("size", "dtype", "operation", "root"):
+    for key in _ALIKE:
         if call.figures.get(key) != made.figures.get(key):
             return f"calls that differ in {key}"
     return ""

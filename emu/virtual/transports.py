@@ -82,6 +82,9 @@ class Transport:
         if operation not in _REDUCTIONS:
             problem = f"NCCL has no reduction {operation}, asked of {call.describe()}"
             raise NoAlgorithm(problem)
+        if len({*call.figures.get("parts", ())}) > 1:
+            problem = f"a list of several sizes is not modelled: {call.describe()}"
+            raise NoAlgorithm(problem)
         self._algorithm(call)
 
     def _algorithm(self, call: Call) -> str:

@@ -222,6 +222,11 @@ def bytes_by_steps(kind: str, ranks: int, size: int) -> int:
         ),
         ("recv_anysource", {"size": 8}, "NCCL has no recv_anysource of 8 bytes"),
         ("allreduce", {"size": 8, "operation": "BAND"}, "no reduction BAND"),
+        (
+            "reduce_scatter_list",
+            {"size": 12, "parts": (4, 8)},
+            "a list of several sizes is not modelled: reduce_scatter_list of 12 bytes",
+        ),
     ],
 )
 def test_what_nccl_has_not_is_refused(

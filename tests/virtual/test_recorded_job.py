@@ -83,7 +83,9 @@ def programs(draw: st.DrawFn, transport: Transport = GLOO) -> Program:
     ranks = draw(st.integers(2, 4))
     rates = st.floats(5e6, 2e8)
     kinds = [kind for kind in KINDS if not transport.is_nccl or kind in ALGORITHMS]
-    calls = [draw(calls_of(ranks, kinds)) for _ in range(draw(st.integers(1, 3)))]
+    calls = [
+        draw(calls_of(ranks, kinds, transport)) for _ in range(draw(st.integers(1, 3)))
+    ]
     gaps = st.lists(st.floats(1e-4, 0.03), min_size=len(calls), max_size=len(calls))
     starts = []
     for _ in range(ranks):
@@ -99,7 +101,9 @@ def programs(draw: st.DrawFn, transport: Transport = GLOO) -> Program:
 
 
 @st.composite
-def calls_of(draw: st.DrawFn, ranks: int, kinds: list[str]) -> Call:
+def calls_of(
+    draw: st.DrawFn, ranks: int, kinds: list[str], transport: Transport
+) -> Call:
     """Draw a call of a group of so many ranks, of elements of four bytes."""
     kind = draw(st.sampled_from(kinds))
     parts = st.lists(st.integers(0, 500_000), min_size=ranks, max_size=ranks)
@@ -109,6 +113,9 @@ def calls_of(draw: st.DrawFn, ranks: int, kinds: list[str]) -> Call:
         "root": draw(st.integers(0, ranks - 1)),
         "matrix": draw(st.lists(parts, min_size=ranks, max_size=ranks)),
     }
+    if kind == "reduce_scatter_list" and not transport.is_nccl:
+        sizes = st.integers(0, 100_000).map(lambda count: 4 * count)
+        figures["parts"] = draw(st.lists(sizes, min_size=ranks, max_size=ranks))
     return Call(kind, figures, "")
 
 

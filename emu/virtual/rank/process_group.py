@@ -23,6 +23,9 @@ from emu.virtual.rank.layouts import (
     Bytes,
     NotModelled,
     check_alike,
+    check_count,
+    check_list,
+    check_shapes,
     fill,
     fill_rows,
     join,
@@ -30,10 +33,15 @@ from emu.virtual.rank.layouts import (
 )
 from emu.virtual.rank.monitored_barrier import MonitoredBarriers
 from emu.virtual.rank.rank_end import RankEnd, Result, VirtualWork
-from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
+from emu.virtual.rank.sums import REDUCTIONS, check_reduction, reduce_by_ring
 
 #: Timeout of a group that states none, by which no virtual wait ends.
 _DEFAULT = timedelta(minutes=30)
+#: Types of gloo's collectives, which refuse others; messages of two ranks take all.
+_TYPES = {
+    *("bfloat16", "bool", "float16", "float32", "float64", "int32", "int64", "int8"),
+    "uint8",
+}
 #: Takes what members brought to a call.
 _Take: TypeAlias = Callable[[BroughtValues], None]
 #: Copies bytes into tensors.
@@ -87,6 +95,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         if not ranks:
             ranks = [*range(size)]
         self._name = self._next_name(options.group_id, ranks)
+        self._is_gloo = "nccl" not in backend and "mpi" not in backend
         self._member = member
         self._members = size
         self._end = end
@@ -151,6 +160,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         ``take`` fills the outputs at its end, by what the members brought.
         """
+        if self._is_gloo and figures.get("dtype", "bool") not in _TYPES:
+            raise RuntimeError(f"Invalid scalar type: gloo has no {figures['dtype']}")
         with self._end.clock:
             slot = self._slot
             self._slot += 1
@@ -197,6 +208,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Reduce tensors over all members; who keeps something of it gets the bytes."""
         content = join(inputs, by_rows=by_rows)
         operation = _operation(opts)
+        check_reduction(content.dtype, operation)
 
         def take(brought: BroughtValues) -> None:
             if keep is not None:
@@ -238,6 +250,15 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             raise ValueError(
                 f"the input has {count_given} elements, {self._members} times "
                 f"{count_kept} are to come out"
+            )
+
+        shape = [*given.shape]
+        if shape:
+            shape[0] //= self._members
+        if shape != [*output.shape]:
+            raise RuntimeError(
+                f"of the rows of {tuple(given.shape)} a part is to come out, "
+                f"found {tuple(output.shape)}"
             )
 
         # Of a tensor with gaps a clone has none, and its values in the same order.
@@ -327,20 +348,18 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allgather(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all."""
-        rows = [[output] for output in outputs[0]]
+        (row,) = outputs
+        (given,) = inputs
+        check_list("allgather", row, self._members, given)
+        rows = [[output] for output in row]
         return self.allgather_coalesced(rows, inputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member several tensors of all."""
+        for number, given in enumerate(inputs):
+            column = [row[number] for row in outputs]
+            check_list("allgather", column, self._members, given)
         content = join(inputs, by_rows=True)
-        input_count = content.numel()
-        for number, row in enumerate(outputs):
-            output_count = sum(output.numel() for output in row)
-            if output_count != input_count:
-                raise ValueError(
-                    f"allgather: invalid tensor size at index {number} (expected "
-                    f"{input_count} elements, got {output_count})"
-                )
         rows = enumerate(outputs)
         return self._collect("allgather", content, rows, content)
 
@@ -353,11 +372,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                 f"the output has {count_kept} elements, {self._members} times "
                 f"{count_given} come"
             )
-        # Of one that does not lie by rows there is no view of all elements.
-        elements = output.view(-1) if output.is_contiguous() else output
-        parts = elements.chunk(self._members)
-        rows = [[part] for part in parts]
-        return self.allgather_coalesced(rows, [given])
+        parts = output.chunk(self._members)
+        return self.allgather([parts], [given])
 
     _allgather_base = all_gather_single
 
@@ -378,6 +394,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Give the root the tensors of all."""
         content = join(inputs, by_rows=True)
         row = outputs[0] if outputs else []
+        if row:
+            check_list("gather", row, self._members, inputs[0])
         rows = enumerate([output] for output in row)
         root = opts.rootRank
         return self._collect("gather", content, rows, content, root=root)
@@ -386,6 +404,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Give every member a tensor of the root."""
         root = opts.rootRank
         content = join(outputs)
+        if inputs:
+            check_list("scatter", inputs[0], self._members, outputs[0])
         gives = join(inputs[0]) if inputs else None
         start = self._member * content.nbytes
         rows = [(root, outputs)]
@@ -397,18 +417,22 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         inputs: Any,
         opts: Any = None,
     ) -> VirtualWork:
-        """Give every member the sum of what all bring for it."""
-        check_alike([*inputs[0], *outputs])
-        content = join(inputs[0])
+        """Give every member the sum of what all bring for it, of a size of its own."""
+        (given,) = inputs
+        (output,) = outputs
+        check_count("reduce_scatter", given, self._members)
+        check_shapes("reduce_scatter", [output], given[self._member])
+        check_alike([*given, output])
+        content = join(given)
         operation = _operation(opts)
-        figures = _describe(content, operation=operation)
+        check_reduction(content.dtype, operation)
+        sizes = [part.nbytes for part in given]
+        figures = _describe(content, operation=operation, parts=tuple(sizes))
 
         def take(brought: BroughtValues) -> None:
             # Each member's tensor goes round a ring of its own.
-            output = outputs[0]
-            count = output.nbytes
-            start = self._member * count
-            parts = brought.views(count, start)
+            start = sum(sizes[: self._member])
+            parts = brought.views(output.nbytes, start)
             total = reduce_by_ring(parts, output, operation)
             fill(outputs, total)
 
@@ -434,11 +458,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def alltoall(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member one of the tensors that each has; all of one size."""
-        tensors = [*outputs, *inputs]
-        sizes = {tensor.numel() for tensor in tensors}
-        if len(sizes) > 1:
-            found = sorted(sizes)
-            raise ValueError(f"alltoall: gloo takes equal sizes, found {found}")
+        for tensors in (outputs, inputs):
+            check_list("alltoall", tensors, self._members, inputs[0])
         content = join(inputs, by_rows=True)
         bytes_of_each = [inputs[0].nbytes] * self._members
         return self._exchange(outputs, content, bytes_of_each, bytes_of_each, fill_rows)

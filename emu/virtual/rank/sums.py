@@ -42,6 +42,23 @@ _NUMPY = {
 _SMALL = 1 << 15
 
 
+@cache
+def check_reduction(dtype: torch.dtype, operation: str) -> None:
+    """Raise what gloo does where values of a type have no such reduction.
+
+    It has to be known before a call: of ranks that make pieces of a sum for each other
+    one that fails would have the others wait for ever.
+    """
+    is_of_bits = operation in {"BAND", "BOR", "BXOR"}
+    if is_of_bits and dtype.is_floating_point:
+        raise RuntimeError(f"Cannot use ReduceOp.{operation} with non-integral dtype")
+    value = torch.zeros(1, dtype=dtype)
+    join: Join = getattr(torch, REDUCTIONS[operation])
+    total = join(value, value)
+    if operation == "AVG":
+        total /= 1
+
+
 def reduce_by_ring(parts: Sequence[Bytes], like: Tensor, operation: str) -> Bytes:
     """Return what gloo makes of the values of all ranks, as bytes.
 

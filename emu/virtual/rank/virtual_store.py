@@ -34,7 +34,8 @@ class VirtualStore(_Store):  # type: ignore[misc]
     def __init__(self, end: RankEnd, timeout: timedelta) -> None:
         super().__init__()
         self._end = end
-        self._seconds = timeout.total_seconds()
+        # Kept by torch: a prefix before this store sets it there, and asks for it.
+        self.set_timeout(timeout)
 
     def ask(self, request: str, key: str, *values: Any) -> Any:
         """Return the answer to a request about one key; raises as `ask_about`."""
@@ -51,7 +52,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
         ``values``: for each key, or all for the only one.
         """
         contents = [_to_bytes(value) for value in values]
-        seconds = self._seconds
+        seconds = self.timeout.total_seconds()
         return self._end.ask_store(request, keys, contents, seconds)
 
     def set(self, key: str, value: Any) -> None:
@@ -103,9 +104,13 @@ class VirtualStore(_Store):  # type: ignore[misc]
         """Return True: append and several keys work."""
         return True
 
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Set how long to wait for keys."""
-        self._seconds = timeout.total_seconds()
+    def clone(self) -> VirtualStore:
+        """Return the store: it has no connection of which there could be another."""
+        return self
+
+    # By these names a prefix before this store asks for them.
+    deleteKey = delete_key  # noqa: N815
+    getNumKeys = num_keys  # noqa: N815
 
     def wait(
         self,
@@ -113,7 +118,5 @@ class VirtualStore(_Store):  # type: ignore[misc]
         timeout: timedelta | None = None,
     ) -> None:
         """Wait until keys are there; raises DistStoreError after a timeout."""
-        seconds = self._seconds
-        if timeout is not None:
-            seconds = timeout.total_seconds()
-        self._end.ask_store("wait", keys, [], seconds)
+        limit = self.timeout if timeout is None else timeout
+        self._end.ask_store("wait", keys, [], limit.total_seconds())

@@ -85,6 +85,47 @@ def reductions() -> None:
     say("reduce_scatter_tensor", output)
     dist.reduce_scatter(output, [draw(1001, seed=part) for part in range(SIZE)])
     say("reduce_scatter", output)
+    output = torch.empty(1001 + 300 * RANK)
+    parts = [draw(1001 + 300 * part, seed=part) for part in range(SIZE)]
+    dist.reduce_scatter(output, parts)
+    say("reduce_scatter of several sizes", output)
+
+
+def refusals() -> None:
+    """Make calls that no rank begins: of wrong lists, shapes, types and operations."""
+
+    def shape(*sizes: int) -> list[torch.Tensor]:
+        return [torch.zeros(*sizes) for _ in range(SIZE)]
+
+    short = torch.ones(3, dtype=torch.int16)
+    grown = [draw(part + 1) for part in range(SIZE)]
+    stacked = torch.zeros(SIZE, 2)
+    refused: dict[str, Callable[[], Any]] = {
+        "gathered into a short list": lambda: dist.all_gather(shape(2)[1:], draw(2)),
+        "gathered transposed": lambda: dist.all_gather(shape(3, 2), draw(2, 3)),
+        "gathered stacked": lambda: dist.all_gather_into_tensor(stacked, draw(2)),
+        "gathered in another order": lambda: dist.all_gather_coalesced(
+            [[torch.zeros(3), torch.zeros(2)] for _ in range(SIZE)], [draw(2), draw(3)]
+        ),
+        "scattered rows": lambda: dist.reduce_scatter_tensor(draw(2), draw(SIZE, 2)),
+        "scattered transposed": lambda: dist.reduce_scatter(draw(3, 2), shape(2, 3)),
+        "scattered a short list": lambda: dist.reduce_scatter(draw(2), shape(2)[1:]),
+        "exchanged sizes": lambda: dist.all_to_all(grown, grown),
+        "exchanged transposed": lambda: dist.all_to_all(shape(3, 2), shape(2, 3)),
+        "summed short numbers": lambda: dist.all_reduce(short),
+        "moved short numbers": lambda: dist.broadcast(short, 0),
+        "joined bits": lambda: dist.all_reduce(draw(20_000), dist.ReduceOp.BAND),
+        "took a mean of integers": lambda: dist.all_reduce(
+            torch.ones(3, dtype=torch.int8), dist.ReduceOp.AVG
+        ),
+    }
+    for name, refuse in refused.items():
+        try:
+            refuse()
+        except RuntimeError:
+            tell(f"refused: {name}")
+        else:
+            tell(f"done: {name}")
 
 
 def movements() -> None:
@@ -238,6 +279,9 @@ def groups_and_futures() -> None:
     store.add("sum", RANK)
     dist.barrier()
     tell(f"store {store.add('sum', 0)}")
+    store.set(f"of {RANK}", "mine")
+    tell(f"deleted {[store.delete_key(f'of {RANK}') for _ in range(2)]}")
+    tell(f"keys {store.num_keys() > 0}")
     dist.monitored_barrier()
     work = dist.all_reduce(torch.ones(3), async_op=True)
     while not work.is_completed():
@@ -249,6 +293,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "reductions": reductions,
     "movements": movements,
     "layouts": layouts,
+    "refusals": refusals,
     "messages": messages,
     "groups": groups_and_futures,
 }
