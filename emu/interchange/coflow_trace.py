@@ -14,6 +14,7 @@ from typing import NamedTuple
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
 from emu.interchange.workload import Workload, equal_machines
+from emu.problem.fields.quantities import MOST_FEW
 from emu.units import format_count
 
 #: As CoflowSim has it.
@@ -90,6 +91,12 @@ def _parse_first(line: str, path: Path) -> tuple[int, int]:
     if len(words) != 2 or not are_numbers:
         raise DataError(
             f"begins with {line!r:.40}, not with its numbers of ports and coflows",
+            path=path,
+        )
+    # Of more digits than these no number is read.
+    if max(map(len, words)) > 18 or int(words[0]) > MOST_FEW:
+        raise DataError(
+            f"has {words[0]:.40} ports: a scenario has at most {MOST_FEW} machines",
             path=path,
         )
     ports, coflows = map(int, words)

@@ -455,6 +455,8 @@ def test_a_trace_that_cannot_be(
         ("t.txt", TRACE.replace(" 1000", " -1").encode(), "line 3 has a negative"),
         ("t.txt", TRACE.replace("1000 1", "1000 9").encode(), "line 3 is no coflow"),
         ("t.txt", TRACE.replace("3 2", "3 5").encode(), "announces 5 coflows"),
+        ("t.txt", b"10001 1\n1 0 1 1 1 2:1\n", "has 10001 ports: a scenario has"),
+        ("t.txt", b"9" * 21 + b" 1\n1 0 1 1 1 2:1\n", "999 ports: a scenario has at"),
         ("t.txt", TRACE.replace("\n2 ", "\n1 ").encode(), "is a second coflow 1"),
         ("w.json", json.dumps(WORKFLOW | {"schemaVersion": "2.0"}).encode(), "'2.0'"),
         ("w.json", json.dumps(WORKFLOW).replace('"a/1"]', '"q"]').encode(),
