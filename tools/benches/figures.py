@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -50,12 +51,21 @@ class Figure:
 
     @property
     def amount(self) -> str:
-        """The value with three digits and its unit."""
-        if math.isnan(self.value):
+        """The value with three digits and its unit; empty where there is none."""
+        return "" if math.isnan(self.value) else self._in_units(self.value)
+
+    @property
+    def bound(self) -> str:
+        """The aim with its sign and unit, as the value is printed; empty without."""
+        if self.aim is None:
             return ""
+        sign = ">=" if self.at_least else "<="
+        return f"{sign} {self._in_units(self.aim)}"
+
+    def _in_units(self, value: float) -> str:
         if self.unit == "s":
-            return amount(self.value)
-        return f"{self.value:.3g} {self.unit}".strip()
+            return amount(value)
+        return f"{value:.3g} {self.unit}".strip()
 
 
 def show(title: str, figures: Iterable[Figure]) -> list[Figure]:
@@ -70,10 +80,8 @@ def show(title: str, figures: Iterable[Figure]) -> list[Figure]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("note")
     for figure in found:
-        sign = ">=" if figure.at_least else "<="
-        aim = "" if figure.aim is None else f"{sign} {figure.aim:g}"
         verdict = {None: "", True: "met", False: "missed"}[figure.met]
-        table.add_row(figure.what, figure.amount, aim, verdict, figure.note)
+        table.add_row(figure.what, figure.amount, figure.bound, verdict, figure.note)
     Console(width=WIDTH).print(table)
     return found
 
@@ -81,6 +89,19 @@ def show(title: str, figures: Iterable[Figure]) -> list[Figure]:
 def as_json(figures: list[Figure]) -> list[dict[str, Any]]:
     """Return the figures as plain values, with whether each is met."""
     return [{**asdict(figure), "met": figure.met} for figure in figures]
+
+
+def stolen_seconds() -> float:
+    """Return for how long the hypervisor has kept the cores, all of them together.
+
+    0 where no kernel counts it. A process that stood still through it was not late by
+    its own doing.
+    """
+    try:
+        line = Path("/proc/stat").read_text().partition("\n")[0]
+    except OSError:
+        return 0.0
+    return int(line.split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def once(call: Callable[[], object]) -> float:

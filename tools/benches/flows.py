@@ -100,6 +100,8 @@ def cpu_load(share: float) -> Iterator[None]:
 
 
 _PIECE = 64 * MB
+#: Bytes that a noting reader takes at once.
+_NOTED = 1 << 16
 #: What receivers hold ready, bytes: two of every size class from 2 to 12 MB, as a run
 #: holds what it expects. One met for the first time is 10 ms of page faults.
 RESERVED = 2 * tuple(sorted({size_class(n * MB // 4) for n in range(8, 49)}))
@@ -108,7 +110,9 @@ RESERVED = 2 * tuple(sorted({size_class(n * MB // 4) for n in range(8, 49)}))
 class NotingReader(ArrivalReader):
     """Notes when the bytes of each receive call came, headers included.
 
-    It hides its descriptor: the core would receive from it, and note frames alone.
+    A call reads little, since the kernel's note is of the newest bytes: of what a late
+    reader finds, each portion has its own time so. It hides its descriptor: the core
+    would receive from it, and note frames alone.
     """
 
     times: ClassVar[list[float]] = []
@@ -123,7 +127,7 @@ class NotingReader(ArrivalReader):
     def receive(self, view: memoryview) -> tuple[int, float]:
         self.fd = self._descriptor
         try:
-            count, wall = super().receive(view)
+            count, wall = super().receive(view[:_NOTED])
         finally:
             self.fd = -1
         self.times.append(wall)
@@ -204,6 +208,8 @@ def receiving(
             pass
         for handle in watching:
             handle.cancel()
+        # The loop read it, and left it so that it does not block; chunks are many.
+        os.set_blocking(pipe.fileno(), True)
         pipe.send(
             {
                 "cpu": cpu_seconds() - begun,
