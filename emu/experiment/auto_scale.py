@@ -214,8 +214,8 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
         cost=cost,
         wall=run.wall,
         cpu_busy=max(busy),
-        # The two by which the verdict of the run will decide, too.
-        error=max(effect.error, effect.uncertainty),
+        # By which the verdict of the run will decide, too.
+        error=effect.shift,
         late_flows=int((excess > 1).sum()),
         flows=len(excess),
     )

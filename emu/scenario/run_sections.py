@@ -231,7 +231,8 @@ class EmulationSection(Section):
     """Depth of a sender's token bucket beyond 16 KB, as emulated time at the flow's
     rate; what overflows it goes later. ``0 s`` catches nothing up."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
-    """Share of the makespan by which the host may prolong a run that is ``trusted``."""
+    """Share of the makespan by which the end of a ``trusted`` run may be off, for what
+    came late and for no known reason."""
     # Of 40 runs on kernel NICs with fair queues the worst was 1.98 % off.
     max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
     """Share by which the makespan may be off its prediction that ``agrees``."""

@@ -352,6 +352,16 @@ class HostEffect:
         return self._share(self.unexplained) + self.unsure
 
     @property
+    def shift(self) -> float:
+        """Share of the punctual makespan by which the end may be off, by all of this.
+
+        What takes one flow's last byte long, the next one on its edge waits for, and no
+        repetition shows that: a run of such flows (`testbed_products` at time scale 1)
+        was 0.23 % late, 0.83 % off for no reason, and each was less than 1 %.
+        """
+        return self.error + self.uncertainty
+
+    @property
     def unsure(self) -> float:
         """Share of the punctual makespan that clocks leave open."""
         return self._share(self.clocks)

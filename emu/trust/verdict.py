@@ -266,12 +266,12 @@ def decide(
     loss = max(own_delay, held_up)
     # As multiples of what is allowed: 1 degrades a run, _BEYOND makes it of no use.
     starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
-    shift = effect.error + effect.uncertainty  # explained or not
+    shift = effect.shift  # explained or not
     trust = Trust.TRUSTED
     # Three times what was asked for is of no use; between, the figures are a hint.
     if shift > _BEYOND * max_error or starvation > _BEYOND or findings:
         trust = Trust.UNTRUSTED
-    elif max(effect.error, effect.uncertainty) > max_error or starvation > 1.0:
+    elif shift > max_error or starvation > 1.0:
         trust = Trust.DEGRADED
     verdict = Verdict(
         trust=trust,
@@ -315,6 +315,7 @@ def _cause_of(verdict: Verdict, loss: float) -> Cause:
     if verdict.findings:
         return Cause.GUARDS
     is_late = max(verdict.error, loss) > verdict.max_error
+    is_late = is_late or verdict.error > verdict.effect.uncertainty
     if _list_excesses(verdict.figures) or (is_late and not verdict.is_by_chance):
         return Cause.HOST
     return Cause.CHANCE if verdict.is_by_chance else Cause.UNEXPLAINED
@@ -365,7 +366,7 @@ def _name_shifts(
     ]
 
     # What is a tenth of the shift is worth a sentence.
-    least = 0.1 * (effect.error + effect.uncertainty) * effect.up
+    least = 0.1 * effect.shift * effect.up
     shifts = [
         text.format(100 * seconds / effect.up)
         for seconds, text in drifts

@@ -258,14 +258,34 @@ def test_what_nothing_explains_is_a_doubt_and_no_error(
     assert any("raise time_scale" in remedy for remedy in verdict.remedies)
 
 
-def test_what_is_explained_and_what_is_not_may_each_be_as_much() -> None:
-    """Together they are 1.2 % of it, where 1 % may be: each is less."""
-    moved = HostEffect(101.2, repeated=100.6, punctual=100.0, simulated=100.6)
+@pytest.mark.parametrize(
+    ("explained", "unexplained", "trust", "cause"),
+    [
+        (0.4, 0.6, Trust.TRUSTED, None),
+        (0.6, 0.4, Trust.TRUSTED, None),
+        (0.6, 0.7, Trust.DEGRADED, Cause.UNEXPLAINED),
+        (0.7, 0.6, Trust.DEGRADED, Cause.HOST),
+    ],
+)
+def test_what_is_explained_and_what_is_not_add_up(
+    explained: float, unexplained: float, trust: Trust, cause: Cause | None
+) -> None:
+    """Together they are at most 1 % of it, though each is less than that."""
+    repeated = 100.0 + explained
+    moved = HostEffect(
+        repeated + unexplained,
+        repeated=repeated,
+        punctual=100.0,
+        simulated=repeated,
+    )
 
-    verdict = _decide(Lateness(0.6, 0.0, 0.0), effect=moved)
+    verdict = _decide(Lateness(explained, 0.0, 0.0), effect=moved)
 
-    assert (verdict.error, moved.uncertainty) == pytest.approx((0.006, 0.006))
-    assert verdict.trust is Trust.TRUSTED
+    assert verdict.error == pytest.approx(explained / 100)
+    assert moved.uncertainty == pytest.approx(unexplained / 100)
+    assert verdict.trust is trust
+    assert verdict.cause is cause
+    assert len(verdict.reasons) == (0 if trust is Trust.TRUSTED else 3)
 
 
 def test_what_made_a_run_shorter_is_a_reason() -> None:
