@@ -210,6 +210,9 @@ class Coordinator:
         recorder = self._recorder
         schedule = recorder.schedule()
         realization = recorder.realization()
+        # Ends are settled ahead of their times, the last of the run as well.
+        seconds = schedule.length * self._settings.time_scale
+        wall = max(wall, seconds)
         hosts = [
             {**agent.host, "clock": asdict(agent.clock)}
             for agent in self._membership.agents
