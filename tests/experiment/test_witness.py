@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from emu.errors import DataError
 from emu.experiment import witness
 from emu.experiment.witness import PacketNetwork, third_witness
 from emu.prediction.packets import Control, Shares
@@ -92,3 +93,30 @@ def test_packets_go_at_the_rates_of_the_run_and_bursts_in_units_of_schedules(
     assert (found["byte_scale"], found["time_scale"]) == (0.25, time_scale)
     assert (found["ns3"], found["dropped"]) == ("3.41", 5)
     assert (found["makespans"], found["pairs"]) == ({"fluid": 2.0}, ["a pair"])
+
+
+def test_packets_are_sent_again_by_the_same_ns3_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run: Any = SimpleNamespace(experiment=SimpleNamespace(problem=None))
+    again = {"ns3": "3.40", "makespan": 2.0}
+    reader = SimpleNamespace(read=lambda asked: asked)
+    monkeypatch.setattr(witness, "PacketNetwork", reader)
+    monkeypatch.setattr(witness, "third_witness", lambda *_: again)
+    monkeypatch.setattr(witness, "check_packets", lambda _: "3.40")
+
+    same = {"ns3": "3.40"}
+    other = {"ns3": "3.39"}
+    assert witness.recompute_witness(run, {}, None) == (again, "")
+    assert witness.recompute_witness(run, {}, same) == (again, "")
+    kept, problem = witness.recompute_witness(run, {}, other)
+    assert kept is other
+    assert problem == "no packets are sent again: by ns-3 3.39, and here is 3.40"
+
+    def lack(_: object) -> str:
+        raise DataError("there is no ns-3")
+
+    monkeypatch.setattr(witness, "check_packets", lack)
+    kept, problem = witness.recompute_witness(run, {}, same)
+    assert kept is same
+    assert problem == "no packets are sent again: there is no ns-3"

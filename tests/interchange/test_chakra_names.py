@@ -1,11 +1,14 @@
-"""Collectives of Chakra's nodes, by number or by name in any spelling."""
+"""Collectives of Chakra's nodes, by number or by name in any spelling, and machines."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from emu.errors import DataError
-from emu.interchange.chakra import _collective_of
+from emu.interchange.chakra import _collective_of, _Job
 from emu.interchange.chakra_nodes import COLLECTIVES, _rows
 
 
@@ -30,3 +33,22 @@ def test_of_a_field_that_comes_twice_the_last_counts() -> None:
 
     assert metadata == {}
     assert row == {"id": 2, "type": 4, "name": 0, "durationmicros": 0}
+
+
+def test_a_machine_of_a_trace_has_the_nic_that_each_way_is_stated() -> None:
+    """Without one its rates are 0; a machine of two ranks is one."""
+    workload: Any = SimpleNamespace(machines=[{"name": "any"}], places={})
+    reader: Any = SimpleNamespace(workload=workload)
+    nic = {"nic_in": 1e6, "nic_out": 2e6, "latency_in": 0.003, "latency_out": 0.004}
+    without = {"machine": "b", "nic_in": 0.0, "nic_out": 0.0}
+
+    for rank, metadata in enumerate(({"machine": "a", **nic}, without, without)):
+        _Job._add_machine(reader, rank, metadata)
+
+    latency = {"in": "3 ms", "out": "4 ms"}
+    ways = {"in": "8 Mbit/s", "out": "16 Mbit/s", "latency": latency}
+    assert workload.machines == [
+        {"name": "a", "nic": ways},
+        {"name": "b", "nic": "none"},
+    ]
+    assert workload.places == {"r0": "a", "r1": "b", "r2": "b"}
