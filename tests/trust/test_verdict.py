@@ -22,6 +22,7 @@ from emu.trust.verdict import (
     host_figures,
     round_up,
 )
+from emu.trust.violation import Violation
 
 QUIET = HostFigures(loop_lag_mean=1e-4, loop_lag_max=1e-3, cpu_busy=0.4)
 
@@ -521,3 +522,22 @@ def test_own_delay_and_waits_are_told_apart() -> None:
     # What is within the limit is no reason, though something else is.
     late = _decide(Lateness(2.0, 0.0, 0.0), by_kernel=True, own_delay=0.009)
     assert not any("own delay" in reason for reason in late.reasons)
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "words"),
+    [
+        (1.0, "iterations", "1 iteration"),
+        (2.0, "iterations", "2 iterations"),
+        (0.5, "values", "0.5 values"),
+        (1.0, "s", "1 s"),
+        (1.0, "B", "1 B"),
+    ],
+)
+def test_what_is_counted_is_singular_where_it_is_one(
+    amount: float, unit: str, words: str
+) -> None:
+    violation = Violation(
+        constraint="(10)", subject="t", amount=amount, unit=unit, sentence="t is late"
+    )
+    assert str(violation) == f"(10) t is late: {words}"
