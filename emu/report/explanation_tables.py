@@ -121,15 +121,14 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     ``without`` is the makespan of the job that is not killed, seconds.
     """
     if recovery.killed:
-        losses = dict(recovery.lost)
-        # What was under way at the cut is not: batches travel to idle workers anew.
-        lost = math.fsum(losses.values())
+        loss = write_loss(recovery.lost)
+        lost = math.fsum(recovery.lost.values())
         rest = recovery.makespan - without - lost
         # Compared as it is printed: what rounding alone leaves is no row.
         is_shown = format_duration(abs(rest)) != "0 us"
         if is_shown and rest > 0:
-            losses["starting up"] = rest
-        loss = write_loss(losses)
+            # Batches travel to idle workers anew, and later events meet what follows.
+            loss += f", {format_duration(rest)} as what follows takes longer"
         if is_shown and rest < 0:
             # What follows comes later: it may meet fewer events, or emptier NICs.
             loss += f", less {format_duration(-rest)} as what follows goes faster"
@@ -137,7 +136,10 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         count = len(recovery.killed)
         times = f"{count} times" if count > 1 else "once"
         length = format_duration(without, 10)
-        yield f"killed {times}, lost {loss}; {length} without"
+        yield (
+            f"killed {times}, lost {loss}; {length} without: of that job are tables, "
+            "path and pace"
+        )
 
     for kill in recovery.killed:
         yield f"{kill.error}: goes on at iteration {kill.next_iteration}"
@@ -443,11 +445,12 @@ def causes(explanation: analysis.Explanation) -> Table:
         "Why this long", "cause", "of", "held back by", ">time", ">share", ">links"
     )
 
-    # The chain is of the last attempt; deaths have rows of their own.
+    # The chain is of a part without deaths: these have rows of their own.
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
     rows = analysis.cause_rows(schedule.problem, chain)
-    death_rows = analysis.death_rows(schedule)
+    emulated = explanation.simulated is not None
+    death_rows = analysis.death_rows(schedule, emulated=emulated)
     for row in [*rows, *death_rows]:
         percent = 100 * row["seconds"] / total
         table.add_row(
@@ -469,7 +472,8 @@ def ports(explanation: analysis.Explanation) -> Table:
     """Return the ports of the chain."""
     table = plain_table("Ports on the chain", "port", ">time", ">share", "")
 
-    total = explanation.chain.seconds or 1.0
+    seconds = explanation.chain.seconds + explanation.schedule.outages.seconds
+    total = seconds or 1.0
     rows = analysis.port_rows(explanation.schedule.problem, explanation.chain)
     for row in rows:
         share = row["seconds"] / total

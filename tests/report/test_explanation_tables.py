@@ -11,7 +11,7 @@ from rich.table import Table
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.simulation import simulate
 from emu.problem import Outages
-from emu.report.explanation_tables import causes, improvements
+from emu.report.explanation_tables import causes, improvements, ports
 from emu.testing import two_machine_example
 
 
@@ -22,11 +22,13 @@ def rows_of(table: Table) -> list[list[str]]:
 
 
 def test_causes_and_deaths_sum_to_the_length_of_the_whole_job() -> None:
-    """Attempts that ended, and recovery, take as long as the last attempt."""
+    """Attempts that ended, and recovery, take as long as the last attempt of a run."""
     last = simulate(*two_machine_example(2))
     length = last.makespan
     whole = replace(last, outages=Outages(seconds=length, recovery=length / 4))
-    explanation: Any = SimpleNamespace(schedule=whole, chain=critical_path(last))
+    explanation: Any = SimpleNamespace(
+        schedule=whole, simulated=last, chain=critical_path(last)
+    )
     *of_chain, recovery, ended, total = rows_of(causes(explanation))
 
     assert recovery[:2] + recovery[4:] == ["deaths", "recovery", "12.5 %", "0"]
@@ -34,6 +36,22 @@ def test_causes_and_deaths_sum_to_the_length_of_the_whole_job() -> None:
     shares = [float(row[4].removesuffix(" %")) for row in of_chain]
     assert abs(sum(shares) - 50) < 0.05 * len(shares)
     assert total[3:5] == [f"{2 * length:g} s", "100.0 %"]
+
+
+def test_shares_of_ports_are_of_the_whole_job_as_those_of_causes() -> None:
+    """The deaths take half of the time: a port has half of its share of the rest."""
+    schedule = simulate(*two_machine_example(2))
+    deaths = Outages(seconds=schedule.makespan, recovery=0.0)
+    shares = []
+    for whole in (schedule, replace(schedule, outages=deaths)):
+        explanation: Any = SimpleNamespace(
+            schedule=whole, chain=critical_path(schedule)
+        )
+        first, *_ = rows_of(ports(explanation))
+        shares.append(float(first[2].removesuffix(" %")))
+
+    assert shares[0] > 1
+    assert abs(shares[1] - shares[0] / 2) <= 0.1
 
 
 def test_changes_that_are_not_shown_are_counted_by_what_they_are_worth() -> None:

@@ -82,11 +82,13 @@ class Explanation:
         ``causes`` sums to ``makespan``; ``apart.parts`` sums to ``apart.seconds``.
         """
         problem = self.schedule.problem
+        emulated = self.simulated is not None
+        causes = cause_rows(problem, self.chain)
         content: dict[str, Any] = {
             "version": VERSION,
             "makespan": self.schedule.makespan,
             "replayed_makespan": self.replayed_makespan,
-            "causes": [*cause_rows(problem, self.chain), *death_rows(self.schedule)],
+            "causes": [*causes, *death_rows(self.schedule, emulated=emulated)],
             "ports": port_rows(problem, self.chain),
             "chain": [
                 {
@@ -312,13 +314,17 @@ class ApartRow(TypedDict):
     seconds: float
 
 
-def death_rows(schedule: Schedule) -> list[CauseRow]:
+def death_rows(schedule: Schedule, *, emulated: bool) -> list[CauseRow]:
     """Return the rows of what deaths add to a schedule, as those of `cause_rows`."""
     outages = schedule.outages
-    parts = {
-        "recovery": outages.recovery,
-        "attempts that ended": outages.seconds - outages.recovery,
-    }
+    rest = outages.seconds - outages.recovery
+    parts = {"recovery": outages.recovery}
+    if emulated:
+        # A run's schedule is its last attempt: what is left are those before it.
+        parts["attempts that ended"] = rest
+    else:
+        # A simulated one is the job that nobody kills.
+        parts["done again, and what follows"] = rest
 
     rows = []
     for part, seconds in parts.items():

@@ -134,12 +134,18 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
     }
 
 
-def test_what_deaths_add_is_recovery_and_the_rest_of_the_attempts() -> None:
-    emulated, _ = schedules()
-    died = replace(emulated, outages=Outages(7.0, 2.0))
+@pytest.mark.parametrize(
+    ("emulated", "rest"),
+    [(True, "attempts that ended"), (False, "done again, and what follows")],
+)
+def test_what_deaths_add_is_recovery_and_a_rest(*, emulated: bool, rest: str) -> None:
+    """A run's schedule is its last attempt, a simulated one the job without deaths."""
+    schedule, _ = schedules()
+    died = replace(schedule, outages=Outages(7.0, 2.0))
 
-    rows = {row["what"]: row["seconds"] for row in death_rows(died)}
-    assert rows == {"recovery": 2.0, "attempts that ended": 5.0}
+    rows = death_rows(died, emulated=emulated)
+    seconds = {row["what"]: row["seconds"] for row in rows}
+    assert seconds == {"recovery": 2.0, rest: 5.0}
 
 
 def test_slots_are_named_with_their_machine() -> None:
