@@ -22,7 +22,10 @@ from emu.prediction.analysis.critical_path import Cause, critical_path
 from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.analysis.throughput import pace
+from emu.prediction.simulation import simulate
+from emu.problem import Outages
 from emu.report.explanation_tables import moves_line
+from emu.report.html import markup
 from emu.report.html import page as sections
 from emu.report.html.chart_data import (
     chart_data,
@@ -32,7 +35,9 @@ from emu.report.html.chart_data import (
 )
 from emu.report.html.page import report_page, write_report
 from emu.report.lanes import pack, pack_lanes
+from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun, load_run
+from emu.testing import two_machine_example
 from emu.units import format_duration
 from tests import draws
 from tests.browser import Browser, needs_browser
@@ -385,6 +390,26 @@ def test_story_and_cards_count_the_same_transfers() -> None:
     assert f"{share:.0%} of the time the job waited for transfers" in sections.story(
         schedule
     )
+
+
+def test_the_story_of_a_run_that_died_names_the_attempt_that_it_is_of() -> None:
+    """Deaths take half of the time: a path of 99 % is that of the last attempt."""
+    schedule = simulate(*two_machine_example(1))
+    died = replace(schedule, outages=Outages(schedule.length, 0.0))
+
+    told = sections.story(schedule)
+    assert "of the time" in told
+    assert sections.story(died) == told.replace("the time", "the last attempt")
+
+
+def test_what_stands_below_a_table_stands_below_it_on_the_page() -> None:
+    shown = plain_table("What limits them", "system", ">memory")
+    shown.add_row("dgtp", "1 MB + 2 MB")
+    assert markup.table(shown).endswith("</table></div>")
+
+    shown.caption = "memory: of the fullest machine, & of its GPUs"
+    remark = "memory: of the fullest machine, &amp; of its GPUs"
+    assert markup.table(shown).endswith(f"</div><p class=remark>{remark}</p>")
 
 
 def test_the_page_names_latency_where_it_is_the_cause() -> None:

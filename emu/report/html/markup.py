@@ -16,7 +16,10 @@ _NARROW = 4
 
 
 def table(shown: Table) -> str:
-    """Return a terminal's table, without the columns of bars, which have no name."""
+    """Return a terminal's table with what stands below it.
+
+    Columns of bars, which have no name, are left out.
+    """
     # Bars are drawn with letters, which on a page would be noise beside the figures.
     columns = [column for column in shown.columns if column.header]
     attributes = []
@@ -36,9 +39,12 @@ def table(shown: Table) -> str:
     rows = zip(*(column.cells for column in columns), strict=True)
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     wide = " class=wide" if len(columns) > _NARROW else ""
+    caption = ""
+    if shown.caption:
+        caption = f"<p class=remark>{escape(str(shown.caption))}</p>"
     return (
         f"<div class=scroll><table{wide}><thead><tr>{header}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{body}</tbody></table></div>{caption}"
     )
 
 

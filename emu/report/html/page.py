@@ -134,7 +134,8 @@ def story(schedule: Schedule) -> str:
     place = next(name for kind, name in parts if kind is cause)
     # Of the last attempt, as the path is: seconds of deaths are no share of it.
     share = shares[cause] / schedule.length
-    text = f"{share:.0%} of the time {_TOLD[cause]}"
+    span = "the last attempt" if schedule.outages.seconds else "the time"
+    text = f"{share:.0%} of {span} {_TOLD[cause]}"
     if place:
         word = "at" if cause is Cause.TRANSFER else "for"
         text += f", most of it {word} {place}"
