@@ -30,7 +30,9 @@ class Form(StrEnum):
 
 @app.command("reproduce")
 def reproduce_command(
-    paper: str = argument("PAPER", "dgtp, p3, dgcl, dorylus, or all."),
+    paper: str = argument(
+        "PAPER", "Paper, as dgtp or p3, or all; a wrong name lists them."
+    ),
     figure: str = argument("[FIGURE]", "figure-4, table-2, 4; default: all.", ""),
     json_target: JsonTarget = None,
     form: Form | None = option("--as html", "A page with the figures drawn."),

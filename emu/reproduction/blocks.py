@@ -13,6 +13,7 @@ from emu.host.files import write_atomic
 from emu.report.terminal import WIDTH
 from emu.reproduction.claims import Claim
 from emu.reproduction.rows import Row
+from emu.units import format_count
 
 #: Place of a document that rows are written into, with the paper that they are of.
 _BLOCK = re.compile(
@@ -111,9 +112,11 @@ def summarise(rows: Sequence[Row]) -> str:
     misses = len(comparisons) - matches
     # A refused claim has a row for each of its numbers, and counts once.
     refused_claims = {id(row.claim) for row in rows if row.refused}
+    numbers = format_count(len(comparisons), "number")
+    claims = format_count(len(refused_claims), "claim")
     return (
-        f"{len(comparisons)} numbers compared: {matches} within a fifth of the "
-        f"paper's, {misses} not; {len(refused_claims)} claims without one"
+        f"{numbers} compared: {matches} within a fifth of the paper's, "
+        f"{misses} not; {claims} without a number"
     )
 
 

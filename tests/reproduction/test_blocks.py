@@ -51,6 +51,19 @@ def test_text_fits_100_columns_and_says_all() -> None:
     assert text.endswith(summarise(rows))
 
 
+def test_counts_of_one_have_a_noun_of_one() -> None:
+    refused = next(claim for claim in CLAIMS if claim.refused)
+    stated = next(claim for claim in CLAIMS if len(claim.points) == 1 and claim.each)
+    (found,) = rows_of(stated, [Draw([1.0], "", 1.0)])
+    assert found.stated is not None
+    rows = [*reproduce([refused]), *rows_of(stated, [Draw([found.stated], "", 1.0)])]
+
+    assert summarise(rows) == (
+        "1 number compared: 1 within a fifth of the paper's, 0 not; "
+        "1 claim without a number"
+    )
+
+
 DOCUMENT = """\
 # Page
 <!-- emu reproduce p3 -->
