@@ -6,7 +6,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from emu.virtual.calls import MESSAGES, Call, Mismatch, check_alike
 from emu.virtual.transports import GLOO, CallsInOrder, Transport, WrittenLane
@@ -76,6 +76,8 @@ class MadeCall:
     """Member that sent what a receive took."""
     deposit: Deposit | None = None
     """Value that a receive took."""
+    places: list[Any] = field(default_factory=list)
+    """Places of NCCL's messages, by lane; empty before it begins."""
 
 
 @dataclass

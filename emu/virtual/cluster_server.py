@@ -451,6 +451,10 @@ class ClusterServer:
         is_direct = form.is_message or form.goes_in_order
         for lane in form.lanes:
             slot = lane.slot(made.slot)
+            places = None
+            if group.transport.is_nccl:
+                places = lane.steps.new_places()
+                made.places.append(places)
             operation = Operation(
                 member=form.member,
                 slot=first_slot + slot,
@@ -458,6 +462,7 @@ class ClusterServer:
                 done=partial(self._end_lane, made),
                 is_barrier=form.call.kind == "barrier",
                 uses_worker=not is_direct,
+                places=places,
             )
             self._network.submit(group.number, operation)
 

@@ -74,6 +74,13 @@ class Steps:
         """Where the core finds the rows: calls are made again and again."""
         return ffi.from_buffer("int64_t[]", self.rows)
 
+    def new_places(self) -> Any:
+        """Return an array for the places, by post, that sends will have.
+
+        They are numbered from 1 as their data are written; 0 is one that has none yet.
+        """
+        return ffi.new("int64_t[]", self.posts)
+
 
 def write_steps(script: Script) -> Steps:
     """Return what a script does, which depends on nothing that happens."""
@@ -118,6 +125,8 @@ class Operation:
     """True of what begins when all before it have ended."""
     uses_worker: bool = True
     """False of a send or receive: it begins in the thread of its caller."""
+    places: Any = None
+    """From `Steps.new_places`, filled by the network; None where nobody asks."""
 
 
 class MessageNetwork:
@@ -298,6 +307,9 @@ class MessageNetwork:
         core.step = steps.pointer
         core.steps = len(steps.rows)
         core.over = over
+        core.place = ffi.NULL
+        if operation.places is not None:
+            core.place = operation.places
         core.uses_worker = operation.uses_worker
         core.is_barrier = operation.is_barrier
         self._under_way[number] = (operation, over)

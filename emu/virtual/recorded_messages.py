@@ -9,10 +9,11 @@ ranks, so that a notice waits behind data as it does in gloo.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from emu.interchange.workload import Workload
 from emu.prediction.core import lib
@@ -49,6 +50,8 @@ class _Post:
     """Task that posts it."""
     kind: str
     """Call that it is of."""
+    place: int
+    """Place of a send of NCCL among all whose data were written; 0 of others."""
     waiter: str = ""
     """Task that waits for it."""
 
@@ -91,9 +94,9 @@ class MessageTasks:
         first_task = self._begin(recorded)
         last_steps: list[str] = []
         awaited: list[_Post] = []
-        for lane in lanes:
+        for lane, places in itertools.zip_longest(lanes, made.places):
             slot = lane.slot(made.slot)
-            last_step, posts = self._play(lane.steps, made, slot, first_task)
+            last_step, posts = self._play(lane.steps, places, made, slot, first_task)
             last_steps.append(last_step)
             awaited += posts
 
@@ -118,6 +121,7 @@ class MessageTasks:
     def _play(
         self,
         steps: Steps,
+        places: Any,
         made: MadeCall,
         slot: int,
         task: str,
@@ -145,7 +149,8 @@ class MessageTasks:
                 awaited = []
 
             order = next(self._numbers)
-            post = _Post(size=size, order=order, step=task, kind=kind)
+            place = 0 if places is None else places[len(posts)]
+            post = _Post(size=size, order=order, step=task, kind=kind, place=place)
             posts.append(post)
             self._note_post(post, made.form, action, peer, slot)
         return task, awaited
@@ -218,6 +223,7 @@ class MessageTasks:
 
     def join(self) -> None:
         """Add the flows between ranks; what only one end has posted never goes."""
+        messages: list[_Message] = []
         for key, sends in self._sends.items():
             group, sender, receiver, _, _ = key
             pair = _Pair(
@@ -228,20 +234,30 @@ class MessageTasks:
             )
             receives = self._receives[key]
             for send, receive in zip(sends, receives, strict=False):
-                self._carry(pair, send, receive)
+                message = _Message(pair, send, receive)
+                messages.append(message)
 
-    def _carry(self, pair: _Pair, send: _Post, receive: _Post) -> None:
+        messages.sort(key=_place_of)
+        for message in messages:
+            self._carry(message)
+
+    def _carry(self, message: _Message) -> None:
         """Add a message: a notice one way, then the data the other way.
 
         What gets ready for a line at one instant goes by the name of the task that
-        waits for it: it has the number of the post, as frames are written in order.
+        waits for it. Gloo's has the number of the post, as frames are written in order;
+        NCCL's one that rises in the order in which the run wrote data.
         """
         workload = self._workload
+        pair = message.pair
+        send = message.send
+        receive = message.receive
         wire = pair.wire
         line = pair.line
         kind = send.kind
         held_back = max(0.0, send.size - wire.buffer)
-        frame = f"r{pair.receiver}.w{send.order}"
+        order = next(self._numbers) if wire.is_offloaded else send.order
+        frame = f"r{pair.receiver}.w{order}"
         arrival = f"{frame}.rest" if held_back else frame
         ready = f"r{pair.sender}.w{receive.order}"
 
@@ -295,3 +311,17 @@ class _Pair:
     @property
     def line_back(self) -> str:
         return f"group{self.group}.r{self.receiver}.r{self.sender}"
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A send, and the receive that takes it."""
+
+    pair: _Pair
+    send: _Post
+    receive: _Post
+
+
+def _place_of(message: _Message) -> float:
+    # What the run's end found without data comes last.
+    return message.send.place or math.inf

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.virtual import gloo_operations as gloo
+from emu.virtual.call_group import MadeCall
 from emu.virtual.gloo_operations import Ring, Script, Transfer
 from emu.virtual.gloo_transport import (
     GLOO_WIRE,
@@ -23,7 +24,6 @@ from emu.virtual.gloo_transport import (
     Wire,
     write_steps,
 )
-from emu.virtual.transports import WrittenLane
 
 NIC = 125e6
 SIZE = 2_000_000
@@ -64,14 +64,11 @@ class Network:
         operation = Operation(rank, slot, steps, done, **options)
         self.messages.submit(self.group, operation)
 
-    def begin_lanes(
-        self,
-        rank: int,
-        lanes: Sequence[WrittenLane],
-        slot: int,
-        ended: Callable[[], None],
-    ) -> None:
-        """Begin an operation of several lanes; say when all have ended."""
+    def begin_call(self, made: MadeCall, ended: Callable[[], None]) -> None:
+        """Begin the lanes of a call of NCCL's; say when all have ended."""
+        rank = made.rank
+        slot = made.slot
+        lanes = made.form.lanes
         left = len(lanes)
 
         def done(moment: float, _: int) -> None:
@@ -82,8 +79,12 @@ class Network:
                 ended()
 
         for lane in lanes:
+            places = lane.steps.new_places()
+            made.places.append(places)
             in_slot = lane.slot(slot)
-            operation = Operation(rank, in_slot, lane.steps, done, uses_worker=False)
+            operation = Operation(
+                rank, in_slot, lane.steps, done, uses_worker=False, places=places
+            )
             self.messages.submit(self.group, operation)
 
     def go_on(self, until: float = np.inf) -> None:

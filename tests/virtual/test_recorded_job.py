@@ -146,7 +146,7 @@ def make_calls(program: Program, group: CallGroup) -> tuple[list[RankRecord], fl
         records[rank].events.append(Event("post", start, made))
         lanes = made.form.lanes
         if transport.is_nccl:
-            begin = partial(network.begin_lanes, rank, lanes, slot, queues[rank].end)
+            begin = partial(network.begin_call, made, queues[rank].end)
             queues[rank].add(begin)
         else:
             (lane,) = lanes
@@ -181,6 +181,22 @@ def test_the_job_of_nccl_s_messages_is_exact(
 ) -> None:
     """They have no frames beside the data, and go one call after the other."""
     program = data.draw(programs(Transport(algorithms)))
+
+    check_job(program, relative=1e-9, seconds=0.0)
+
+
+@pytest.mark.parametrize("late", range(3))
+def test_messages_of_one_instant_go_in_the_order_of_the_run(late: int) -> None:
+    """A late rank is ready for two trees at once, which share connections."""
+    figures = {"size": 786_432, "element": 4, "root": 0, "matrix": []}
+    starts = [[0.01] if rank == late else [1e-4] for rank in range(3)]
+    program = Program(
+        rates=[1e8] * 3,
+        latency=1e-6,
+        calls=[Call("allreduce", figures, "")],
+        transport=Transport(("tree",)),
+        starts=starts,
+    )
 
     check_job(program, relative=1e-9, seconds=0.0)
 

@@ -347,6 +347,9 @@ static void forget_way(Network *network, int64_t number, const Way *way)
 static void write_data(Network *network, int64_t number, int64_t post)
 {
     const Post *send = &network->post[post];
+    const Operation *operation = &network->operation[send->operation];
+    if (operation->place != NULL)
+        operation->place[send->number] = ++network->data_count;
     double end = write_frame(network, number, DATA, send->slot, send->size);
     double buffer = network->context[network->stream[number].context].buffer;
     mark_send(network, number, post, end - buffer);

@@ -64,6 +64,8 @@ typedef struct {
     int64_t awaited;           /* post that it waits for, or NONE */
     int64_t peer;              /* of its last message */
     uint8_t *over;             /* per post: it is over */
+    int64_t *place;            /* per post: place of a send among all whose data were written,
+                                  from 1; NULL where nobody asks */
     bool uses_worker, is_barrier;
 } Operation;
 
@@ -100,6 +102,7 @@ typedef struct {
     double now;                /* seconds */
     int64_t workers;           /* operations at once, per member */
     int64_t order, unposted;   /* posts that operations have yet to make */
+    int64_t data_count;        /* sends whose data were written, of those that have places */
     int64_t busy_count, coming_count, done_count, dirty_count;
     Pool frames, posts, ways, operations;
     Stream *stream;
