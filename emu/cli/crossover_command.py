@@ -69,15 +69,27 @@ def crossover(
 
 def _ends_of(scenario: Scenario, key: str, values: str) -> Values:
     """Return the values between which to look: as stated, or around the file's."""
+    file_value = value_at(scenario.to_json(), key)
+    if file_value is None and not values:
+        _check_known(scenario, key)
+        problem = "the file does not state it: write --range LOW,HIGH"
+        raise ScenarioError(problem, file=f"--key {key}")
     try:
         if values:
             low, _, high = values.partition(",")
             return Values.between(low, high)
-        file_value = value_at(scenario.to_json(), key)
-        if file_value is None:
-            emu.load(scenario, {key: 0})  # which says whether there is such a key
         return Values.around(file_value)
     except ValueError as error:
         # Without a range the value that the file has was not understood.
         option = f"--range {values}" if values else f"--key {key}"
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error
+
+
+def _check_known(scenario: Scenario, key: str) -> None:
+    """Raise ScenarioError where files have no such key."""
+    try:
+        emu.load(scenario, {key: 0})
+    except ScenarioError as error:
+        # Any other error is of the value, which is no more than a guess.
+        if error.problem.startswith("unknown key"):
+            raise

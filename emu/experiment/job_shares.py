@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from emu.errors import EmulatorError
 from emu.experiment.question import Answer, Question, answer, reason
-from emu.experiment.systems import Target
+from emu.experiment.systems import Target, list_translatable
 from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.runs.result import Result
@@ -246,10 +246,10 @@ class _Divider:
     ) -> dict[Counts, float]:
         """Return the time of a job by the machines that are its own.
 
-        Raises the first reason where it can be on none.
+        Raises the reason of the most machines where it can be on none.
         """
         times: dict[Counts, float] = {}
-        refusals: list[EmulatorError] = []
+        refusals: dict[Counts, EmulatorError] = {}
         for counts in list_counts(kinds):
             names: list[str] = []
             for kind, count in zip(kinds, counts, strict=True):
@@ -257,14 +257,15 @@ class _Divider:
                 names += kind[:count]
             alone = self.place_alone(position, names)
             if alone.refused is not None:
-                refusals.append(alone.refused)
+                refusals[counts] = alone.refused
                 continue
             if set(alone.machines) <= set(names):  # else the file states others
                 makespan = alone.simulated.makespan
                 times[counts] = makespan / count_epochs(alone)
 
         if not times and refusals:
-            raise refusals[0]
+            most = max(refusals, key=sum)
+            raise refusals[most]
         return times
 
     def run_together(self, answers: Sequence[Answer], *, apart: bool) -> Division:
@@ -341,6 +342,20 @@ class _Divider:
             yield self.run_together(answers, apart=True)
 
 
+def check_systems(scenario: Scenario) -> None:
+    """Raise ScenarioError where one of several jobs is of no system to be moved."""
+    systems = list_translatable()
+    for position, item in enumerate(scenario.jobs):
+        system = item.job.system
+        if system not in systems:
+            problem = (
+                f"job {item.name!r} is {system}, and advise divides machines among "
+                f"jobs of {', '.join(systems)}: leave it out"
+            )
+            trail = ("jobs", position, "job", "system")
+            raise scenario.origin.error(trail, problem)
+
+
 def share_machines(
     scenario: Scenario,
     target: Target | None = None,
@@ -355,6 +370,7 @@ def share_machines(
     Raises ScenarioError, PlacementError, DataError when a job can be nowhere, or all of
     them together nowhere.
     """
+    check_systems(scenario)
     sums = sums or scenario.joint_cost != "max"
     without_checks = load(scenario, {"expect": None})
     divider = _Divider(without_checks, target, sums)

@@ -365,12 +365,16 @@ _WORK = ("job.model", "job.dataset", "job.fanouts")
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
     below = _say_place(found.below.best)
+    above = _say_place(found.above.best)
     low = found.below.value
     high = found.above.value
-    text = f"{below} is faster from {low} to {high}"
     if found.found:
-        above = _say_place(found.above.best)
         text = f"{below} is faster up to {low}, {above} from {high}"
+    elif below == above:
+        text = f"{below} is faster from {low} to {high}"
+    else:
+        # It stands on other machines at the two ends, which the table has.
+        text = f"{found.below.best.system} is faster from {low} to {high}"
     table = plain_table(
         f"{text}, by seeds per second",
         found.key,

@@ -96,6 +96,26 @@ def test_the_table_shows_what_decides() -> None:
     assert "by seeds per second" in str(table.title)
 
 
+def test_the_title_names_machines_where_both_ends_have_the_same() -> None:
+    def side(value: int, machines: list[str]) -> Any:
+        answer = SimpleNamespace(
+            system="p3",
+            placing={"machines": machines, "machines_in_all": 2},
+            samples_per_second=9.0,
+            limit="latency",
+            busiest_link=0.0,
+        )
+        return SimpleNamespace(value=value, best=answer, answers=(answer, answer))
+
+    def title(high: list[str]) -> str:
+        low_side = side(1, ["m0"])
+        found = Crossover("job.x", low_side, side(9, high), None, 2)
+        return str(crossover_table(found).title)
+
+    assert title(["m0"]).startswith("p3 on m0 alone is faster from 1 to 9,")
+    assert title(["m0", "m1"]).startswith("p3 is faster from 1 to 9,")
+
+
 RATES = {
     "aggregate": "2 ns", "multiply": "20 ps", "sample": "300 ns", "collect": "10 ns",
     "step": "1 ns", "launch": "40 us",
@@ -235,6 +255,12 @@ def test_commands(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", "job.modl"])
     assert wrong.exit_code == 2
     assert "unknown key 'modl', did you mean 'model'?" in wrong.output
+    # Nobody stated the 0 that looks for the key.
+    unstated = "job.dataset.feature_length"
+    wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", unstated])
+    assert wrong.exit_code == 2
+    problem = "the file does not state it: write --range LOW,HIGH"
+    assert f"emu: --key {unstated}: {problem}" in wrong.output
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -18,6 +18,7 @@ from emu.experiment.job_shares import (
     count_epochs,
     list_counts,
     list_kinds,
+    share_machines,
 )
 from emu.scenario.scenario_file import loads
 
@@ -107,6 +108,7 @@ def test_a_job_alone_is_timed_by_its_epochs_where_it_keeps_to_its_machines(
 ) -> None:
     """One of each kind is refused; on both b it stands elsewhere as well."""
     refusal = ScenarioError("too small", key="job")
+    of_most = ScenarioError("too small in all", key="job")
 
     def place_alone(_: int, names: list[str]) -> Any:
         makespan = 12.0 * len(names)
@@ -126,11 +128,21 @@ def test_a_job_alone_is_timed_by_its_epochs_where_it_keeps_to_its_machines(
     times = divider.time_alone(0, [["a0"], ["b0", "b1"]])
 
     assert times == {(1, 0): 3.0, (0, 1): 3.0, (1, 2): 4.5}
-    monkeypatch.setattr(
-        divider, "place_alone", lambda *_: SimpleNamespace(refused=refusal)
-    )
-    with pytest.raises(ScenarioError, match="too small"):
-        divider.time_alone(0, [["a0"]])
+
+    def refuse(_: int, names: list[str]) -> Any:
+        return SimpleNamespace(refused=of_most if len(names) == 2 else refusal)
+
+    monkeypatch.setattr(divider, "place_alone", refuse)
+    with pytest.raises(ScenarioError, match="too small in all"):
+        divider.time_alone(0, [["a0", "a1"]])
+
+
+def test_a_job_of_no_system_that_can_be_moved_is_named() -> None:
+    job = {"name": "replay", "job": JOB}
+    content = {"cluster": {"machines": MACHINES}, "jobs": [job]}
+    with pytest.raises(ScenarioError, match="job 'replay' is custom, and") as error:
+        share_machines(loads(json.dumps(content)))
+    assert error.value.key == "jobs[0].job.system"
 
 
 def test_times_of_jobs_are_added_up_by_their_weights_or_the_longest_counts() -> None:

@@ -219,6 +219,29 @@ def test_waits_of_at_most_a_look_are_simulated() -> None:
         assert makespan > on_time + look if is_simulated else makespan < on_time + 1e-6
 
 
+def test_volumes_are_simulated_in_whole_bytes() -> None:
+    """A third of 200 bytes is none that sockets carry: they carry 33 of each half."""
+    tasks = [
+        {"name": f"w{rank}", "time": "1 s", "pin": f"m{rank}"} for rank in range(3)
+    ]
+    allreduce = {"among": ["w0", "w1", "w2"], "volume": "200 B"}
+    scenario = load(
+        GOLDEN,
+        {
+            "cluster.machines": [{"count": 3, "nic": "10 B/s"}],
+            "job.tasks": tasks,
+            "job.flows": None,
+            "job.collectives": [{"allreduce": allreduce}],
+            "placement": None,
+            "expect": None,
+            "emulation.byte_scale": 1,
+        },
+    )
+    trials = Trials(Case.of(prepare(scenario)))
+
+    assert trials.undisturbed.complaints == []
+
+
 def test_what_is_complained_of() -> None:
     """A makespan that is off, results that differ, a culprit that is not named."""
     trials, fewer = golden(), Faults(deaths={"w0": 30})

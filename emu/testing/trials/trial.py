@@ -463,10 +463,18 @@ class Trials:
 
         Where arrivals end flows, a sender that sleeps until its flow's end sees a rate
         that rises meanwhile up to a look late. Tasks that wait for it are simulated
-        with that wait, unless one is longer than a look.
+        with that wait, unless one is longer than a look. Volumes are simulated in whole
+        bytes, which is all that sockets carry.
         """
         settings = self.case.settings
         expected = self.case.expected
+        rounding = np.abs(run.perturbed.volumes - expected.volumes)
+        whole_volumes = np.where(
+            rounding * settings.byte_scale < 1.0,
+            run.perturbed.volumes,
+            expected.volumes,
+        )
+        expected = replace(expected, volumes=whole_volumes)
         waits = run.perturbed.times - expected.times
         longest = float(np.abs(waits).max())
         self.longest_wait = longest * settings.time_scale
