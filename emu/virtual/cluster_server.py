@@ -109,6 +109,8 @@ class ClusterServer:
         CPU of messages that the machines' cores spend; None: they are free.
     watch
         Gets the rank, the time and the text of every line that is printed.
+    describe_exit
+        Gives how a rank exited that went without a word; empty where nobody knows.
     algorithms
         Of NCCL, whose messages groups of that backend have then; none: gloo's.
     """
@@ -119,6 +121,7 @@ class ClusterServer:
         ranks: RanksOfCluster,
         costs: MessageCosts | None,
         watch: Callable[[int, float, str], None],
+        describe_exit: Callable[[int], str],
         algorithms: tuple[str, ...] = (),
     ) -> None:
         machine_of = ranks.machine_of
@@ -129,6 +132,7 @@ class ClusterServer:
         self._speeds = [machine.speed for machine in machines]
         self._machine_of = machine_of
         self._watch = watch
+        self._describe_exit = describe_exit
         self._network = MessageNetwork(cluster.links.capacities, count)
         self._costs = costs
         self._shares_core = ranks.shares_core
@@ -261,7 +265,8 @@ class ClusterServer:
             return self._seats[rank].connection.receive_all()
         except RankLost as error:
             clock = self._time.ranks[rank].clock
-            problem = f"rank {rank} died, {clock:.6g} s after the start by its clock"
+            words = f"rank {rank} died {self._describe_exit(rank)}".strip()
+            problem = f"{words}, {clock:.6g} s after the start by its clock"
             raise RankLost(problem) from error
 
     def _take_in(

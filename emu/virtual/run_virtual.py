@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,7 @@ from emu.virtual.cluster_server import ClusterServer, RankRecord, RanksOfCluster
 from emu.virtual.control import RankLost
 from emu.virtual.launch import RankPlan
 from emu.virtual.message_costs import costs_of_host
+from emu.virtual.rank_exits import describe_exit
 from emu.virtual.recorded_job import describe_job
 from emu.virtual.verdict import SMALL, Evidence, judge
 
@@ -163,6 +165,7 @@ def run_virtual(
             ranks=ranks,
             costs=costs,
             watch=watch,
+            describe_exit=partial(describe_exit, folder),
             algorithms=settings.algorithms,
         )
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):

@@ -322,7 +322,11 @@ BAD = {
     ),
     "death": (
         "import os\nif dist.get_rank() == 1: os._exit(3)\ndist.barrier()\n",
-        "rank 1 died",
+        "rank 1 died with exit status 3, ",
+    ),
+    "kill": (
+        "import os\nif dist.get_rank() == 1: os.kill(os.getpid(), 9)\ndist.barrier()\n",
+        "rank 1 died by SIGKILL, ",
     ),
     "error": (
         "if dist.get_rank() == 1: raise ValueError('of rank 1')\ndist.barrier()\n",

@@ -24,26 +24,29 @@ from typing_extensions import override
 
 from emu.host.input_file import read_json
 from emu.virtual.control import Connection, RankLost
+from emu.virtual.rank_exits import note_exit
 
 
 def main() -> int:
     """Fork the ranks; return the worst of their exit statuses."""
     plan = read_json(Path(sys.argv[1]))
     import_torch()
-    children = []
-    for rank in plan["ranks"]:
+    children: dict[int, int] = {}
+    for number, rank in enumerate(plan["ranks"]):
         child = os.fork()
         if child == 0:
             process = RankProcess(plan, rank)
             status = process.run()
             os._exit(status)
-        children.append(child)
+        children[child] = number
 
     worst = 0
-    for child in children:
-        _, wait_status = os.waitpid(child, 0)
-        status = os.waitstatus_to_exitcode(wait_status)
-        worst = max(worst, abs(status))
+    folder = Path(plan["folder"])
+    for _ in plan["ranks"]:
+        child, wait_status = os.wait()
+        code = os.waitstatus_to_exitcode(wait_status)
+        note_exit(folder, children[child], code)
+        worst = max(worst, abs(code))
     return worst
 
 
