@@ -278,7 +278,7 @@ class RunResult(PreparedRun):
             late = transport["late_flows"]
             flows = max(transport["flows"], 1)
             actual["late_flows"] = late / flows
-            actual["error"] = self.verdict.error
+            actual["error"] = self.verdict.effect.shift
         else:
             length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)

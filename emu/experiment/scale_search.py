@@ -44,7 +44,7 @@ class ScaleTrial:
     cpu_busy: float
     """Share of the host's cores during the run, whoever used them."""
     error: float
-    """Share of the makespan that lateness moved, or that nothing explains."""
+    """Share of the makespan by which the end may be off, for a reason or for none."""
     late_flows: int
     flows: int
     """Flows that ended later than they may (`emu.trust.lateness`), and all."""
@@ -59,7 +59,7 @@ class ScaleTrial:
         return (
             f"trial at time scale {self.time_scale:g}: "
             f"{self.late_flows} of {self.flows} flows late, "
-            f"makespan moved by {format_ratio(self.error)} "
+            f"end off by up to {format_ratio(self.error).removeprefix('+')} "
             f"({format_duration(self.cost, 2)} of wall time)"
         )
 

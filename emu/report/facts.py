@@ -82,12 +82,17 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
 def _verdict(verdict: Result) -> Iterator[Fact]:
     """Yield how far a run is to be trusted, why, and what would help."""
     trust = str(verdict["trust"])
-    error = format_ratio(verdict["error"])
     most = f"{100 * verdict['max_error']:g} % may be"
+    if "shift" in verdict:
+        shift = format_ratio(verdict["shift"]).removeprefix("+")
+        note = f"the end is off by up to {shift}, {most}"
+    else:  # of an earlier emu, which had it decide by parts of this
+        error = format_ratio(verdict["error"])
+        note = f"the host moved the end by {error}, {most}"
     yield Fact(
         label="verdict",
         value=trust,
-        note=f"the host moved the end by {error}, {most}",
+        note=note,
         key="verdict",
         style=_COLOURS.get(trust, "red"),
     )

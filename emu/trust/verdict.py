@@ -1,10 +1,10 @@
-"""Compute a run's verdict: its error by the host's lateness, reasons and remedies.
+"""Compute a run's verdict: how far its end may be off, reasons and remedies.
 
 The decision rests on evidence, not on symptoms: by how much what came late moved the
-end of the run (`emu.trust.lateness`). A host can be busy and keep up, or idle
-and stall for one second. The critical path shows where the time was lost
-(`emu.trust.lateness`); the host's own figures show *why*, and what to do. They decide
-alone only where time was lost that no schedule shows, and on kernel NICs.
+end of the run, and how far it is off for no reason found (`emu.trust.lateness`). A host
+can be busy and keep up, or idle and stall for one second. The critical path shows where
+the time was lost; the host's own figures show *why*, and what to do. They decide alone
+only where time was lost that no schedule shows, and on kernel NICs.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ class VerdictKeys(TypedDict):
 
     trust: str
     cause: str | None
+    shift: float
     error: float
     max_error: float
     reasons: list[str]
@@ -178,12 +179,12 @@ class Verdict:
     error: float
     """Share of the makespan by which the host's lateness has moved it."""
     max_error: float
-    """Limit on ``error`` that was asked for."""
+    """Limit on ``effect.shift`` that was asked for."""
     reasons: tuple[str, ...]
     remedies: tuple[str, ...]
     """One sentence each; without reasons when trusted."""
     effect: HostEffect
-    """Makespans that ``error`` follows from."""
+    """Makespans that ``error`` and the shift of the end follow from."""
     lateness: Lateness
     """Time lost on the critical path, by place, emulated seconds. Slack and the flows
     beside it take some of that up, so the sum can be more than the effect."""
@@ -211,6 +212,7 @@ class Verdict:
         return {
             "trust": str(self.trust),
             "cause": None if self.cause is None else str(self.cause),
+            "shift": self.effect.shift,
             "error": self.error,
             "max_error": self.max_error,
             "reasons": list(self.reasons),
@@ -247,7 +249,7 @@ def decide(
     time_scale
         Wall seconds per emulated second.
     max_error
-        Share of the makespan that the error may be.
+        Share of the makespan by which the end may be off.
     compute
         ``timed``, ``padded`` or ``real``: what tasks take.
     sensitivity

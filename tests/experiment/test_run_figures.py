@@ -9,7 +9,10 @@ import pytest
 
 from emu.experiment import run_result
 from emu.experiment.attempts import Ended, outages_of, sum_losses
-from emu.experiment.run_result import memory_figures, transport_figures
+from emu.experiment.run_result import RunResult, memory_figures, transport_figures
+from emu.experiment.scale_search import ScaleChoice, ScaleTrial
+from emu.trust.lateness import HostEffect, Lateness
+from emu.trust.verdict import HostFigures, decide
 
 
 def _run(*, by_tcp: bool) -> Any:
@@ -45,6 +48,34 @@ def test_the_fullest_process_and_the_least_limit_are_named() -> None:
         "total_high_water": 130.0,
         "limit": 90.0,
     }
+
+
+def test_a_run_is_held_against_its_trial_by_all_that_its_end_may_be_off() -> None:
+    """What came late moved it by 0.2 %, and 0.3 % have no reason."""
+    effect = HostEffect(100.5, repeated=100.2, punctual=100.0, simulated=100.2)
+    verdict = decide(
+        effect,
+        Lateness(0.2, 0.0, 0.0),
+        HostFigures(cpu_busy=0.5),
+        time_scale=2.0,
+        max_error=0.01,
+        processes=3,
+    )
+    trial = ScaleTrial(2.0, 2, 1.0, 0.5, 0.1, error=0.004, late_flows=0, flows=9)
+    outcome: Any = SimpleNamespace(
+        choice=ScaleChoice((trial,), 2.0, trial),
+        predicted=SimpleNamespace(length=100.0),
+        settings=SimpleNamespace(time_scale=2.0),
+        run=SimpleNamespace(wall=201.0),
+        verdict=verdict,
+        _transport={"flows": 9, "late_flows": 0},
+    )
+
+    figures = RunResult._scales(outcome)["auto_scale"]
+
+    assert figures["predicted"]["error"] == 0.004
+    assert figures["actual"]["error"] == pytest.approx(0.005)
+    assert figures["actual"]["error"] == verdict.to_json()["shift"]
 
 
 def test_payload_and_headers_are_counted_apart() -> None:

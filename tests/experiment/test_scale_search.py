@@ -142,6 +142,15 @@ def test_no_flows_are_no_late_flows() -> None:
     assert SEARCH.miss_factor(trial) <= 1
 
 
+def test_a_trial_says_how_far_its_end_may_be_off() -> None:
+    trial = ScaleTrial(2.0, 2, 1.5, 0.5, 0.1, error=0.004, late_flows=1, flows=9)
+
+    assert trial.sentence() == (
+        "trial at time scale 2: 1 of 9 flows late, end off by up to 0.4 % "
+        "(1.5 s of wall time)"
+    )
+
+
 def test_what_was_predicted_stands_beside_what_came() -> None:
     trial = on_a_host(2.0, 1.0)
     choice = ScaleChoice((trial,), 2.0, trial)

@@ -59,6 +59,7 @@ def write_run_of(
         "wall_seconds": 1.5,
         "verdict": {
             "trust": "degraded",
+            "shift": 0.034,
             "error": 0.031,
             "max_error": 0.02,
             "reasons": ["the processors were busy"],

@@ -21,6 +21,13 @@ RECOVERY = {
         {"next_iteration": 3, "error": "w0 died", "took": 7.0},
     ],
 }
+VERDICT = {
+    "trust": "degraded",
+    "error": 0.006,
+    "max_error": 0.01,
+    "reasons": [],
+    "remedies": [],
+}
 LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
 
 
@@ -57,6 +64,14 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
             {"recovery": RECOVERY, "makespan": 12.0},
             ["lost to deaths 6 s in 2", "took 13 s of wall", "simulated 5 s recovery",
              "from iteration 3"],
+        ),
+        (
+            {"verdict": VERDICT | {"shift": 0.013}},
+            ["verdict degraded the end is off by up to 1.3 %, 1 % may be"],
+        ),
+        (
+            {"verdict": VERDICT},  # of an earlier emu
+            ["verdict degraded the host moved the end by +0.6 %, 1 % may be"],
         ),
         (
             {"failures": {"m0": 2, "m1": 7, "l": 1, "x": 1, "y": 1}},

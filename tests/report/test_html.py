@@ -141,7 +141,7 @@ def test_a_verdict_is_shown_with_its_reasons(tmp_path: Path) -> None:
     run, _ = write_run(tmp_path)
     page = report_page(run)
     assert "degraded" in page
-    assert "the host moved the end by +3.1 %, 2 % may be" in page
+    assert "the end is off by up to 3.4 %, 2 % may be" in page
     assert "<li>set emulation.time_scale to 5</li>" in page
 
 

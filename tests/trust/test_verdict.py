@@ -286,6 +286,7 @@ def test_what_is_explained_and_what_is_not_add_up(
     assert moved.uncertainty == pytest.approx(unexplained / 100)
     assert verdict.trust is trust
     assert verdict.cause is cause
+    assert verdict.to_json()["shift"] == pytest.approx((explained + unexplained) / 100)
     assert len(verdict.reasons) == (0 if trust is Trust.TRUSTED else 3)
 
 

@@ -328,7 +328,7 @@ def _found(outcome: RunResult, time_scale: float) -> dict[str, Any]:
         "flow_error": flow_error(outcome, 0.2 / time_scale),
         "trust": verdict["trust"],
         "guards": ",".join(found["guard"] for found in verdict["guards"]),
-        "bound": verdict["error"],
+        "bound": verdict["shift"],
         "wall": result["wall_seconds"],
         "startup": result["startup"]["seconds"],
         "cpu_busy": host["cpu_busy"],
