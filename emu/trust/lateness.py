@@ -340,9 +340,8 @@ class HostEffect:
     def error(self) -> float:
         """Share of the punctual makespan by which lateness moved the end.
 
-        The run's own distance from its simulation does not enter: a verdict that
-        trusted only what agrees could not be used to measure agreement. It enters
-        `uncertainty` where lateness does not account for it.
+        The run's own distance from its simulation enters `uncertainty`, where lateness
+        does not account for it.
         """
         return self._share(self.explained)
 
@@ -358,6 +357,11 @@ class HostEffect:
         What takes one flow's last byte long, the next one on its edge waits for, and no
         repetition shows that: a run of such flows (`testbed_products` at time scale 1)
         was 0.23 % late, 0.83 % off for no reason, and each was less than 1 %.
+
+        Parts add up by their amounts. A run that ends in time although what came late
+        should have moved its end was pulled back by something that nobody found, or was
+        repeated wrongly: that two unknowns cancel is chance, and the next run's may
+        not.
         """
         return self.error + self.uncertainty
 

@@ -290,6 +290,18 @@ def test_what_is_explained_and_what_is_not_add_up(
     assert len(verdict.reasons) == (0 if trust is Trust.TRUSTED else 3)
 
 
+def test_late_parts_that_cancel_by_chance_are_no_trust() -> None:
+    """It ended in time, where what came late should have moved the end by 0.6 %."""
+    cancelled = HostEffect(100.0, repeated=100.6, punctual=100.0, simulated=100.0)
+
+    verdict = _decide(Lateness(0.6, 0.0, 0.0), effect=cancelled)
+
+    assert cancelled.shift == pytest.approx(0.012)
+    assert verdict.trust is Trust.DEGRADED
+    assert "what came late moved the end by +0.6 %" in verdict.reasons
+    assert "-0.6 % of the makespan: for no reason found" in verdict.reasons
+
+
 def test_what_made_a_run_shorter_is_a_reason() -> None:
     """Lateness may change an order for the better."""
     moved = HostEffect(96.0, repeated=96.0, punctual=100.0, simulated=100.0)
