@@ -33,7 +33,13 @@ from emu.errors import DataError, ScenarioError
 from emu.experiment import profiling
 from emu.experiment.attempts import Beginning, resume_run
 from emu.experiment.auto_scale import with_byte_scale, with_scales
-from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
+from emu.experiment.dry_run import (
+    DryRun,
+    check_memory,
+    check_messages,
+    check_ready,
+    strain,
+)
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.profiling import (
     WARNED,
@@ -397,6 +403,7 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
 
     # After the table, which shows how much is too much.
     check_memory(forecast, window)
+    check_messages(experiment)
     _warn(forecast, terminal(sys.stderr))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from emu.emulation.launch.host_report import usable_cores
 from emu.emulation.launch.programs import are_many_for, share_machine
+from emu.emulation.wire.frame_layout import WireLimits
 from emu.errors import DataError, ScenarioError
 from emu.experiment.machine_memory import most_waiting
 from emu.graph_data.sources import source_of
@@ -206,9 +207,7 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
     """
     scenario = experiment.scenario
     job = experiment.problem.job
-    trains = {item.name: part.job.trains for item, part in scenario.parts()}
-    if not trains:
-        trains = {"": scenario.job.trains}
+    trains = _who_trains(scenario)
     total = _LEARNT if any(trains.values()) else 0.0
     if scenario.emulation.compute == "timed":
         return total
@@ -285,6 +284,46 @@ def check_memory(known: DryRun, window: object) -> None:
             f"job.credit_window below {window}, or run it on several hosts",
             key="emulation.byte_scale",
         )
+
+
+def check_messages(experiment: Experiment) -> None:
+    """Refuse a flow that sends more than one message takes; it would end the run.
+
+    Raises ScenarioError with its name, and what to change.
+    """
+    scenario = experiment.scenario
+    job = experiment.problem.job
+    byte_scale = scenario.emulation.stated_byte_scale
+    volumes = experiment.realization.volumes
+    largest = float(volumes.max(initial=0.0))
+    most = WireLimits().body
+    if largest * byte_scale <= most:
+        return
+
+    edge = int(volumes.max(axis=1).argmax())
+    name = job.edge_names[edge]
+    sent = format_size(largest * byte_scale)
+    problem = (
+        f"flow {name} sends {sent} in an iteration, and a message takes "
+        f"{format_size(most)}: "
+    )
+    source = job.tasks[job.edges[edge].source]
+    if _who_trains(scenario)[source.job_name]:
+        # A scale makes more emulated bytes of it, and no fewer real ones.
+        problem += "tensors are as large at any byte_scale, have it send less"
+        trail = ("jobs",) if scenario.jobs else ("job",)
+        raise scenario.origin.error(trail, problem)
+
+    # Two digits may be a twentieth more.
+    enough = 0.9 * most / largest
+    problem += f"write {enough:.2g} or less"
+    raise scenario.origin.error(("emulation", "byte_scale"), problem)
+
+
+def _who_trains(scenario: Scenario) -> dict[str, bool]:
+    """Return whether a job trains, by its name; a job alone has none."""
+    trains = {item.name: part.job.trains for item, part in scenario.parts()}
+    return trains or {"": scenario.job.trains}
 
 
 def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:

@@ -14,7 +14,7 @@ from emu.emulation.coordinator import EmulatedRun, Observer, emulate
 from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
-from emu.emulation.wire.frame_layout import ROWS, WireLimits
+from emu.emulation.wire.frame_layout import ROWS
 from emu.errors import NodeLost
 from emu.experiment.attempts import (
     Ended,
@@ -23,6 +23,7 @@ from emu.experiment.attempts import (
     run_attempts,
     with_outages,
 )
+from emu.experiment.dry_run import check_messages
 from emu.experiment.observations import observe
 from emu.experiment.run_files import log_of_sends, manifest, write_down
 from emu.experiment.run_result import (
@@ -94,7 +95,7 @@ def carry_out(
     scenario = experiment.scenario
     check_network(scenario)
     _check_coordinator(scenario)
-    _check_messages(experiment)
+    check_messages(experiment)
     experiment = _without_ties(experiment)
     observer = observer or Observer()
     path = directory.path
@@ -143,28 +144,6 @@ def _check_coordinator(scenario: Scenario) -> None:
                 "another host, or machines"
             )
             raise scenario.origin.error(("events", number, "kill"), problem)
-
-
-def _check_messages(experiment: Experiment) -> None:
-    """Refuse a flow that sends more than one message takes; it would end the run."""
-    scenario = experiment.scenario
-    byte_scale = scenario.emulation.stated_byte_scale
-    volumes = experiment.realization.volumes
-    largest = float(volumes.max(initial=0.0))
-    most = WireLimits().body
-    if largest * byte_scale <= most:
-        return
-
-    edge = int(volumes.max(axis=1).argmax())
-    name = experiment.problem.job.edge_names[edge]
-    # Two digits may be a twentieth more.
-    enough = 0.9 * most / largest
-    problem = (
-        f"flow {name} sends {format_size(largest * byte_scale)} in an iteration, and a "
-        f"message takes {format_size(most)}: write {enough:.2g} or less, or have it "
-        "send less where payloads are real"
-    )
-    raise scenario.origin.error(("emulation", "byte_scale"), problem)
 
 
 def _without_ties(experiment: Experiment) -> Experiment:

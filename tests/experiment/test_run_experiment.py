@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment.dry_run import check_messages
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
@@ -38,3 +41,22 @@ def test_a_flow_that_is_larger_than_a_message_is_named(
         carry_out(prepare(scenario), emulation_settings(scenario), directory)
 
     assert not [*directory.path.iterdir()]
+
+
+def test_a_dry_run_names_it_as_the_run_would(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(LARGE)
+
+    shown = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
+
+    assert shown.exit_code != 0
+    assert "byte_scale: flow b->c sends 3 GB" in shown.stderr
+
+
+def test_a_tensor_that_is_larger_keeps_its_size() -> None:
+    """Its scale makes emulated bytes of it, and no fewer real ones."""
+    scenario = load("demo", ["job.model.hidden=3000000"])
+    words = "job: flow .* sends 3.54 GB in .*, and a message takes .* at any byte_scale"
+
+    with pytest.raises(ScenarioError, match=words):
+        check_messages(prepare(scenario))
