@@ -36,6 +36,8 @@ _TOPOLOGY = ("cluster", "topology")
 #: Keys of machines that a lab reads.
 _READ = ("name", "count", "nic", "cpu")
 _ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+#: Those of them that namespaces may have, whoever asks.
+_ALLOWED = _ALGORITHMS.with_name("tcp_allowed_congestion_control")
 #: What cores may be above those of this computer by what was rounded.
 _ROUNDED = 1.0 + 1e-9
 
@@ -209,7 +211,7 @@ def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 
 
 def _tcp_errors(algorithm: str) -> Iterator[tuple[Trail, str]]:
-    """Yield that this kernel has no algorithm of TCP by a name."""
+    """Yield that this kernel has no algorithm of TCP by a name, or none for labs."""
     with socket.socket() as some_socket:
         try:
             # The kernel looks for a module, too, where this user may load one.
@@ -222,9 +224,18 @@ def _tcp_errors(algorithm: str) -> Iterator[tuple[Trail, str]]:
             names = _ALGORITHMS.read_text(encoding="utf-8").split()
             problem = f"this kernel has no {algorithm!r}, {nearest(algorithm, names)}"
             yield ("lab", "congestion_control"), problem
-        except OSError:
-            # It is there, but not for every user; whether for this one shows later.
             return
+        except OSError:
+            pass  # it is there, but not for every user
+
+    names = _ALLOWED.read_text(encoding="utf-8").split()
+    if algorithm not in names:
+        every_name = " ".join([*names, algorithm])
+        problem = (
+            f"this kernel keeps {algorithm!r} from machines of a lab: write one of "
+            f"{', '.join(names)}, or sysctl net.ipv4.{_ALLOWED.name}='{every_name}'"
+        )
+        yield ("lab", "congestion_control"), problem
 
 
 def idle_keys(file: LabFile) -> list[str]:

@@ -332,6 +332,10 @@ def describe(error: ErrorDetails) -> str:
             return f"found {value}, write {entry!r}"
         if words in {"a mapping", "a list", "text"}:
             words = _describe_value_at(location) or words
+        # YAML takes 4 for a number, and on a command line it needs two pairs of quotes.
+        is_bare = isinstance(error.get("input"), bool | int | float)
+        if words == "text" and is_bare:
+            words = f"text, {value} in quotes"
         return f"found {value}, write {words}"
     return f"found {value}: {error['msg']}"
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.lab import setup
 from emu.lab.machines.cpu_groups import Hierarchy
 from emu.lab.setup import (
     _nic_errors,
@@ -187,6 +188,29 @@ def test_what_other_commands_or_hosts_have_is_refused_by_labs_alone(
         open_lab(load_lab(path))
     line = path.read_text().splitlines()[caught.value.line - 1].strip()
     assert (caught.value.key, line.split(":")[0]) == (key, f'"{trail[-1]}"')
+
+
+def test_what_namespaces_may_not_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The kernel has it, and keeps it from all namespaces but the first."""
+    allowed = tmp_path / "tcp_allowed_congestion_control"
+    allowed.write_text("bbr dctcp\n")
+    monkeypatch.setattr(setup, "_ALLOWED", allowed)
+    path = _changed(("lab", "congestion_control"), "reno", tmp_path)
+
+    with pytest.raises(
+        ScenarioError, match="write one of bbr, dctcp, or sysctl"
+    ) as got:
+        open_lab(load_lab(path))
+    assert got.value.key == "lab.congestion_control"
+
+
+def test_a_number_where_text_is_meant_is_put_in_quotes(tmp_path: Path) -> None:
+    path = _changed(("lab", "programs", 1, "env"), {"A": 4}, tmp_path)
+
+    (error,) = find_lab_errors(path)
+    assert error.problem == "found 4, write text, 4 in quotes"
 
 
 def test_links_of_a_topology_are_named_by_it_once(tmp_path: Path) -> None:

@@ -255,6 +255,8 @@ class NicTries:
             if self._is_off(direction):
                 carried = format_rate(share * direction.stated)
                 stated_rate = format_rate(direction.stated)
+                if carried == stated_rate:
+                    carried = f"{100 * share:.6g} %"  # a rate has too few digits
                 sentences.append(
                     f"{machine} {side} carries {carried} of {stated_rate} on this host"
                 )

@@ -72,6 +72,15 @@ def test_who_stays_off_is_refused_either_way(rate: float, said: str) -> None:
     )
 
 
+def test_a_rate_that_reads_as_the_stated_one_is_told_as_a_share() -> None:
+    tries = NicTries([IN], 1e-5)
+    for _ in range(3):
+        tries.note(IN, 1000.1)
+
+    refusal = tries.check(0.5).refusal("lab.max_nic_error")
+    assert refusal.startswith("m in carries 100.01 % of 1 kB/s on this host, 0.001 %")
+
+
 PAIR = [LabMachine("left", 12.5e6, 2.5e6), LabMachine("right", 1.25e6, 12.5e6)]
 netns = pytest.mark.usefixtures("_a_lab_can_be_had")
 
