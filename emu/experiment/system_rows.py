@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from emu.errors import EmulatorError, ScenarioError
@@ -135,14 +136,27 @@ class _Attempts:
     it may take an earlier trial that is hardly slower, which is prepared again.
     """
 
-    def __init__(self, questions: Sequence[Question], rows: Sequence[Row]) -> None:
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        rows: Sequence[Row],
+        pieces: Sequence[tuple[int, Machines]],
+    ) -> None:
         self._questions = questions
         self._rows = rows
         self._fastest: dict[int, Trial] = {}
+        # In the order of `Row.choose`, which is not that in which they are tried.
+        self._places = {piece: place for place, piece in enumerate(pieces)}
+        self._seconds = defaultdict[int, dict[int, float]](dict)
 
     def try_on(self, number: int, machines: Machines) -> Trial:
         """Return how fast a row is on some machines, without its experiment."""
-        trial = self._rows[number].try_on(machines)
+        place = self._places[number, machines]
+        seconds = self._seconds[number]
+        earlier = [seconds[known] for known in seconds if known < place]
+        fastest_earlier = min(earlier, default=inf)
+        trial = self._rows[number].try_on(machines, fastest_earlier)
+        seconds[place] = trial.seconds
         question = self._questions[number]
         # With a target the answer is of another length, and what is prepared until an
         # accuracy holds a job of that length in place of the row's own.
@@ -184,7 +198,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
         except EmulatorError as error:
             plans.append(error)
 
-    attempts = _Attempts(questions, rows)
+    attempts = _Attempts(questions, rows, pieces)
 
     # Rows on equal machines one after the other: they count the same batches.
     order = sorted(pieces, key=lambda piece: piece[1])
