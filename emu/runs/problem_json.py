@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -326,12 +326,8 @@ def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
 
     Handoffs within a machine are not in the file; they follow from the task ends.
     """
-    job = problem.job
     try:
-        schedule = schedule_of(problem, data)
-        reads = _reads(job, data.get("reads", {}))
-        quotas = _quotas(problem, data.get("quotas", {}))
-        return replace(schedule, reads=reads, quotas=quotas)
+        return schedule_of(problem, data)
     except (LookupError, TypeError, ValueError) as error:
         text = f"not a schedule of this problem: {error}"
         raise DataError(text, path=path) from error
@@ -352,7 +348,7 @@ def _reads(job: Job, rows: Content) -> NDArray[np.int64] | None:
 
 
 def schedule_of(problem: Problem, data: Content) -> Schedule:
-    """Return the schedule of the rows ``tasks`` and ``flows``, without what was read.
+    """Return the schedule of the rows ``tasks`` and ``flows``, with what was read.
 
     Raises KeyError, TypeError or ValueError when a row is missing, unknown, occurs
     twice, or holds what is no number.
@@ -395,6 +391,8 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
         flow_start=began,
         flow_end=over,
         flow_bytes=size,
+        reads=_reads(job, data.get("reads", {})),
+        quotas=_quotas(problem, data.get("quotas", {})),
         outages=_outages_of(data),
     )
 

@@ -67,6 +67,25 @@ def test_a_sound_simulation_passes(simulated: Path) -> None:
     assert _audited(simulated)[0] == 0
 
 
+def test_reads_of_the_newest_value_of_a_simulation_are_sound(tmp_path: Path) -> None:
+    """They arrive at 2, 3 and 4 s, and are read at 2, 4 and 6 s."""
+    scenario, simulation = tmp_path / "pair.yaml", tmp_path / "pair.json"
+    scenario.write_text(
+        """
+        cluster: {machines: [{name: m, count: 2, nic: 10 B/s}]}
+        job:
+          system: custom
+          iterations: 3
+          tasks: [{name: a, time: 1 s, pin: m0}, {name: b, time: 2 s, pin: m1}]
+          flows: [{from: a, to: b, volume: 10 B, reads: latest}]
+        """
+    )
+    CliRunner().invoke(app, ["simulate", str(scenario), "--json", str(simulation)])
+
+    assert json.loads(simulation.read_text())["reads"] == {"a->b": [0, 2, 2]}
+    assert _audited(simulation)[0] == 0
+
+
 def test_there_are_at_least_50_mutations() -> None:
     assert len(MUTATIONS) >= 50
 
