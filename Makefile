@@ -7,7 +7,7 @@ BUILT := $(VENV)/.built
 
 REPRODUCTION := --write docs/reproduction.md --write docs/measurements.md
 
-.PHONY: demo table reproduce test acceptance nightly check docs bench distdgl clean
+.PHONY: demo table reproduce test acceptance nightly check snapshots docs bench distdgl clean
 
 demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
@@ -29,6 +29,9 @@ nightly: $(BUILT) ## that, and what `make test` leaves out of long tests and of 
 
 check: $(BUILT) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
+
+snapshots: $(BUILT) ## what commands print in tests/snapshots, anew: review the diff
+	EMU_SNAPSHOTS=write $(BIN)/python -m pytest -q -n 2 tests/snapshots
 
 docs: $(BUILT) ## the site of docs/ into site/, strictly; python -m http.server -d site shows it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

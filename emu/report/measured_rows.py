@@ -19,7 +19,7 @@ from emu.runs.recorded_run import RecordedRun
 from emu.runs.repeats import Agreement, iteration_lengths
 from emu.runs.result import Result, port_rows, relative_error
 from emu.runs.two_series import Floats, compare_lengths
-from emu.units import format_duration, format_ratio, format_size
+from emu.units import format_duration, format_number, format_ratio, format_size
 
 #: Share by which a run may be off that agrees, where it states none.
 _THRESHOLD = 0.03
@@ -272,5 +272,5 @@ def _write_drift(row: Result) -> str:
     if row["drift"] is None:
         return ""
     drift = format_ratio(row["drift"])
-    percent = 100 * row["drift_half"]
-    return f"{drift} ± {percent:.2g} %"
+    half = format_number(100 * row["drift_half"], 2)
+    return f"{drift} ± {half} %"

@@ -29,6 +29,7 @@ _KINDS = {
     "finite_number": "a finite number",
     "string_type": "text",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",

@@ -1,0 +1,77 @@
+"""Transcripts: commands in a text file, each with all that it printed and wrote.
+
+A line that begins with ``$ `` is a command, and what follows is what it left. A
+transcript is carried out by its commands alone, from the first to the last, in a folder
+with copies of files/; so ``make snapshots`` writes it anew from itself.
+
+``$ emu WORDS`` calls emu in this process, ``$ show FILE`` prints a file that a command
+wrote, ``$ make NAME WORDS`` calls a function of `tests.snapshots.made`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from unittest.mock import patch
+
+from typer.testing import CliRunner
+
+import emu
+from emu.cli import app
+from tests.snapshots import made
+from tests.snapshots.shown import lay_out, show
+
+ROOM = Path(__file__).parent
+TRANSCRIPTS = sorted((ROOM / "transcripts").glob("*.txt"))
+#: Commands see a terminal of so many columns, and a disk without data sets.
+SURROUNDINGS = {"COLUMNS": "100", "EMU_DATA": "data", "EMU_FORCE": "1"}
+
+
+def carry_out(text: str) -> str:
+    """Return a transcript with what its commands leave now."""
+    with tempfile.TemporaryDirectory() as name, chdir(name):
+        shutil.copytree(ROOM / "files", name, dirs_exist_ok=True)
+        with patch.dict(os.environ, SURROUNDINGS):
+            return "\n".join(_lines(text, Path(name))).rstrip() + "\n"
+
+
+def _lines(text: str, folder: Path) -> Iterator[str]:
+    """Yield the lines of a transcript: what stands before its commands, and theirs."""
+    yield from re.split(r"^\$ ", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines()
+    for command in re.findall(r"^\$ (.*)$", text, flags=re.MULTILINE):
+        yield f"$ {command}"
+        yield from _plain(_call(shlex.split(command)), folder).splitlines()
+        yield ""
+
+
+def _call(words: list[str]) -> str:
+    """Return what a command leaves."""
+    kind, *others = words
+    if kind == "show":
+        return show(*others)
+    if kind == "make":
+        function = getattr(made, others[0])
+        return str(function(*others[1:]) or "")
+    result = CliRunner().invoke(app, others)
+    if not isinstance(result.exception, SystemExit | None):
+        raise result.exception
+    answer = result.output
+    if result.stdout.startswith(("{", "[")):
+        answer = result.stderr + lay_out(json.loads(result.stdout)) + "\n"
+    return answer + (f"exit {result.exit_code}\n" if result.exit_code else "")
+
+
+def _plain(text: str, folder: Path) -> str:
+    """Return text without what another version, folder or processor changes."""
+    text = text.replace(f"{folder}/", "").replace(emu.__version__, "VERSION")
+    text = re.sub(
+        r"-?\d+\.\d{8,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.9g}", text
+    )
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
