@@ -19,6 +19,8 @@ from emu.units import format_count
 
 #: As CoflowSim has it.
 _MEGABYTE = 1 << 20
+#: Digits of the longest number that is read in a first line.
+_DIGITS = 18
 
 
 class _Coflow(NamedTuple):
@@ -93,14 +95,16 @@ def _parse_first(line: str, path: Path) -> tuple[int, int]:
             f"begins with {line!r:.40}, not with its numbers of ports and coflows",
             path=path,
         )
-    # Of more digits than these no number is read.
-    if max(map(len, words)) > 18 or int(words[0]) > MOST_FEW:
+    # Python refuses to read a number of very many digits, of which zeros may be some.
+    ports, coflows = (word.lstrip("0") or "0" for word in words)
+    if len(ports) > _DIGITS or int(ports) > MOST_FEW:
         raise DataError(
-            f"has {words[0]:.40} ports: a scenario has at most {MOST_FEW} machines",
+            f"has {ports:.40} ports: of a kind there are at most {MOST_FEW} machines",
             path=path,
         )
-    ports, coflows = map(int, words)
-    return ports, coflows
+    if len(coflows) > _DIGITS:
+        raise DataError(f"announces {coflows:.40} coflows, more than fit", path=path)
+    return int(ports), int(coflows)
 
 
 def _parse(number: int, row: list[str], path: Path) -> _Coflow:

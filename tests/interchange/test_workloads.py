@@ -351,6 +351,12 @@ def test_coflows_by_hand(tmp_path: Path) -> None:
     assert {edge.coflow for edge in job.edges} == {"", "c1", "c2"}
 
 
+def test_zeros_before_a_number_of_ports_are_no_digits_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "t.txt"
+    file.write_text("0" * 5000 + TRACE)
+    assert "2 coflows of 4 flows between 3 ports" in read_workload(file).notes
+
+
 @pytest.mark.parametrize(
     ("last", "first", "places"),
     [(3, 1, {"port0": "p0", "port2": "p2"}), (2, 0, {"port1": "p1", "port2": "p2"})],
@@ -455,8 +461,11 @@ def test_a_trace_that_cannot_be(
         ("t.txt", TRACE.replace(" 1000", " -1").encode(), "line 3 has a negative"),
         ("t.txt", TRACE.replace("1000 1", "1000 9").encode(), "line 3 is no coflow"),
         ("t.txt", TRACE.replace("3 2", "3 5").encode(), "announces 5 coflows"),
-        ("t.txt", b"10001 1\n1 0 1 1 1 2:1\n", "has 10001 ports: a scenario has"),
-        ("t.txt", b"9" * 21 + b" 1\n1 0 1 1 1 2:1\n", "999 ports: a scenario has at"),
+        ("t.txt", b"10001 1\n1 0 1 1 1 2:1\n", "has 10001 ports: of a kind"),
+        ("t.txt", b"9" * 21 + b" 1\n1 0 1 1 1 2:1\n", "999 ports: of a kind there"),
+        ("t.txt", b"3 1" + b"0" * 20 + b"\n1 0 1 1 1 2:1\n",
+         "announces 100000000000000000000 coflows"),
+        ("t.txt", b"3 " + b"9" * 5000 + b"\n1 0 1 1 1 2:1\n", "coflows, more than fit"),
         ("t.txt", TRACE.replace("\n2 ", "\n1 ").encode(), "is a second coflow 1"),
         ("w.json", json.dumps(WORKFLOW | {"schemaVersion": "2.0"}).encode(), "'2.0'"),
         ("w.json", json.dumps(WORKFLOW).replace('"a/1"]', '"q"]').encode(),
