@@ -268,14 +268,14 @@ def _names_in(node: ast.ClassDef) -> set[str]:
 def line_of(error: BaseException, file: str) -> str:
     """Return where in a file of a user an error was raised, in brackets.
 
-    ``file`` may be an installed module, by its name or as a path.
+    ``file`` may be the name of an installed module. A path is none, though the standard
+    library may have a module of that name.
     """
     if isinstance(error, SyntaxError) and error.filename == file:
         return ""  # its text has it
-    module = file.removesuffix(".py").replace("/", ".")
     lines = []
     for frame, line in traceback.walk_tb(error.__traceback__):
-        is_of_module = frame.f_globals.get("__name__") == module
+        is_of_module = frame.f_globals.get("__name__") == file
         if is_of_module or frame.f_code.co_filename == file:
             lines.append(line)
     return f" (line {lines[-1]} of {file})" if lines else ""

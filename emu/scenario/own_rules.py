@@ -52,13 +52,7 @@ def list_installed() -> tuple[str, ...]:
         if name in labels:
             raise EmulatorError(f"{label}: has the name of {labels[name]}")
 
-        path = point.module.replace(".", "/")
-        load = partial(
-            _load,
-            name=name,
-            file=f"{path}.py",
-            find=point.load,
-        )
+        load = partial(_load, name=name, file=point.module, find=point.load)
         # Loaded when it is asked first, and once: to list names runs no code of others.
         policies.register(name, cache(load))
         labels[name] = label

@@ -363,11 +363,24 @@ def test_an_error_of_an_installed_rule_has_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "class Mine:\n def rates(self, flows, capacity):\n  return [flows.none]\n"
-    (tmp_path / "emu_drawn_lines.py").write_text(text)
+    (tmp_path / "lines_of_a_rule.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    chosen = {"expect": None, "schedule.policy": "emu_drawn_lines:Mine"}
-    with pytest.raises(DataError, match=r"fails: .* \(line 3 of emu_drawn_lines\)"):
+    chosen = {"expect": None, "schedule.policy": "lines_of_a_rule:Mine"}
+    with pytest.raises(DataError, match=r"fails: .* \(line 3 of lines_of_a_rule\)"):
         prepare(load("golden", chosen)).simulate()
+
+
+def test_a_rule_in_a_file_that_is_called_as_a_module_has_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module of the standard library raises it, which line 4 calls."""
+    text = "import statistics\nclass Mean:\n def rates(self, flows, capacity):\n"
+    text += "  return statistics.mean([])\n"
+    written(tmp_path, "statistics.py:Mean", text)
+    (tmp_path / "mine.py").rename(tmp_path / "statistics.py")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"fails: .* \(line 4 of statistics\.py\)"):
+        prepare(load(Path("own.json"))).simulate()
 
 
 @pytest.mark.parametrize(
