@@ -159,7 +159,8 @@ def _words(node: Node) -> str:
     inner = _mapping(node)
     if "properties" in inner:
         return _words_of_mapping(inner, node)
-    options = map(_follow, inner.get("anyOf", ()))
+    alternatives = inner.get("anyOf") or inner.get("oneOf", ())
+    options = map(_follow, alternatives)
     kinds = [_words(option) for option in options]
     if kinds:
         different = dict.fromkeys(kinds)

@@ -416,8 +416,8 @@ class LabSection(Section):
     """``fair``: a queue per connection, so that shares are max-min; ``tcp``: one queue,
     as in a plain NIC and switch port."""
     queue: Duration | None = None
-    """Depth of a queue in seconds of its NIC's rate; default is 20 ms, with ``fair`` up
-    to 50 ms at slow NICs."""
+    """Depth of a queue in seconds of its NIC's rate, at least two segments; default is
+    20 ms, with ``fair`` up to 50 ms at slow NICs."""
     congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "reno"
     """Algorithm of TCP in every machine; one that the kernel has."""
     max_nic_error: MostNicError = 0.01
@@ -427,7 +427,7 @@ class LabSection(Section):
     ``auto`` is what the machines' ``cpu`` (default 1) need of this computer. Programs
     see it by their own clocks: timeouts of theirs come so many times too early."""
     # From what every IPv4 host has to take (RFC 791) to jumbo frames.
-    mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
+    mtu: Annotated[int, Field(strict=True, ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
     prediction: LabPredictionSection | None = None
     """Judged afterwards, by iterations."""

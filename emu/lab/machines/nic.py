@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from emu.units import format_duration, format_size
+
 #: Bytes of an Ethernet header; the kernel counts them against a rate.
 ETHERNET = 14
 #: Bytes of IP and TCP headers with time stamps.
@@ -36,6 +38,9 @@ SMALL = 120
 #: which a host carries what `Lab.check_nics` finds.
 SLOWEST = 12_500.0
 FASTEST = 12.5e9
+
+#: Bytes of the deepest queue: the kernel has 32 bits for them.
+DEEPEST = 2**32 - 1
 
 #: Least rate of a leaf, as a share of its NIC's. What waits in a leaf does so at the
 #: rate of then, whatever has been set since: a segment over that rate.
@@ -142,7 +147,7 @@ def plan_nic(
     Raises
     ------
     ValueError
-        When no kernel here carries such a rate.
+        When no kernel here carries such a rate, or has such a queue.
     """
     if not SLOWEST <= (real := payload / time_scale) <= FASTEST:
         raise ValueError(
@@ -164,7 +169,16 @@ def plan_nic(
     # With assigned rates no flow ends before these carried it: nothing is a gift there.
     least = 2 * frame if by_rates else frame
     segment = int(min(SEGMENT, max(least, rate * gift)))
-    limit = int(max(4 * frame, 2 * segment, depth))
+    shallowest = max(4 * frame, 2 * segment)
+    if queue is not None and not shallowest <= depth <= DEEPEST:
+        # Rounded, both still hold.
+        shortest = format_duration(1.01 * shallowest / rate)
+        longest = format_duration(0.99 * DEEPEST / rate)
+        size = format_size(depth)
+        raise ValueError(
+            f"lab.queue is {size} at this NIC, write {shortest} to {longest}"
+        )
+    limit = int(max(shallowest, depth))
     readers = connections and sharing is Sharing.FAIR
 
     return NicPlan(

@@ -144,6 +144,23 @@ def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
     assert plan_nic(5e5, Sharing.TCP).queue == int(0.02 * slow.rate)
 
 
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        (1e-9, "lab.queue is 0.01307 B at this NIC, write 1.01 ms to 325.3 s"),
+        (3600.0, "lab.queue is 47.05 GB at this NIC, write 1.01 ms to 325.3 s"),
+    ],
+)
+def test_a_queue_that_no_nic_has_is_refused(queue: float, words: str) -> None:
+    """Of two segments at least, each 0.5 ms of its rate, and 2^32 bytes at most."""
+    with pytest.raises(ValueError, match=words):
+        plan_nic(1.25e7, Sharing.FAIR, queue=queue)
+
+    for stated in (0.00101, 325.3):
+        plan = plan_nic(1.25e7, Sharing.FAIR, queue=stated)
+        assert plan.queue == pytest.approx(stated * plan.rate, rel=1e-3)
+
+
 @given(st.floats(SLOWEST, FASTEST), st.sampled_from([1500, 9000]))
 def test_a_fair_queue_holds_the_window_of_its_connection(
     payload: float, mtu: int

@@ -101,6 +101,7 @@ def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
         ("{sharing: some}", "lab.sharing"),
         ("{events: []}", "lab.events: unknown key 'events'"),
         ("{mtu: 10}", "lab.mtu"),
+        ("{mtu: '1500'}", "lab.mtu: found '1500', write a whole number"),
     ],
 )
 def test_bad_labs_are_refused(lab: str, said: str, tmp_path: Path) -> None:
@@ -130,6 +131,11 @@ def test_the_cluster_of_a_scenario_will_do() -> None:
             "{name: m0, nic: 1 MB/s}",
             "[{at: 1 s, machine: m0, nic: 1 kbit/s}]",
             r"events\[0\].nic: 125 B/s is no NIC",
+        ),
+        (
+            "{name: m0, nic: 1 MB/s}",
+            "[{machine: m0, nic: 1 Mbit/s}]",
+            r"events\[0\].at: this key is missing, write for example 15 ms or a map",
         ),
         (
             "{name: m0, nic: 1 MB/s}",
