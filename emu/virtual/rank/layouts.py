@@ -105,37 +105,3 @@ def check_alike(tensors: Sequence[Tensor]) -> None:
     are_by_rows = all(tensor.is_contiguous() for tensor in tensors)
     if len(layouts) > 1 and not are_by_rows:
         raise NotModelled("sums of tensors that lie in memory by rows and otherwise")
-
-
-def check_list(
-    call: str,
-    tensors: Sequence[Tensor],
-    members: int,
-    expected: Tensor,
-) -> None:
-    """Raise RuntimeError, as gloo does, where a list has not what members are to have.
-
-    That is a tensor each, of the shape of the expected one.
-    """
-    check_count(call, tensors, members)
-    check_shapes(call, tensors, expected)
-
-
-def check_count(call: str, tensors: Sequence[Tensor], members: int) -> None:
-    """Raise RuntimeError, as gloo does, where members have not a tensor each."""
-    if len(tensors) != members:
-        raise RuntimeError(
-            f"{call}: invalid tensor list (expected length {members}, "
-            f"got {len(tensors)})"
-        )
-
-
-def check_shapes(call: str, tensors: Sequence[Tensor], expected: Tensor) -> None:
-    """Raise RuntimeError, as gloo does, where tensors are of other shapes than one."""
-    shape = expected.shape
-    for number, tensor in enumerate(tensors):
-        if tensor.shape != shape:
-            raise RuntimeError(
-                f"{call}: invalid tensor size at index {number} "
-                f"(expected {tuple(shape)}, got {tuple(tensor.shape)})"
-            )

@@ -23,9 +23,6 @@ from emu.virtual.rank.layouts import (
     Bytes,
     NotModelled,
     check_alike,
-    check_count,
-    check_list,
-    check_shapes,
     fill,
     fill_rows,
     join,
@@ -34,14 +31,10 @@ from emu.virtual.rank.layouts import (
 from emu.virtual.rank.monitored_barrier import MonitoredBarriers
 from emu.virtual.rank.rank_end import RankEnd, Result, VirtualWork
 from emu.virtual.rank.sums import REDUCTIONS, check_reduction, reduce_by_ring
+from emu.virtual.rank.tensor_rules import TensorRules, check_shapes
 
 #: Timeout of a group that states none, by which no virtual wait ends.
 _DEFAULT = timedelta(minutes=30)
-#: Types of gloo's collectives, which refuse others; messages of two ranks take all.
-_TYPES = {
-    *("bfloat16", "bool", "float16", "float32", "float64", "int32", "int64", "int8"),
-    "uint8",
-}
 #: Takes what members brought to a call.
 _Take: TypeAlias = Callable[[BroughtValues], None]
 #: Copies bytes into tensors.
@@ -95,7 +88,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         if not ranks:
             ranks = [*range(size)]
         self._name = self._next_name(options.group_id, ranks)
-        self._is_gloo = "nccl" not in backend and "mpi" not in backend
+        self._rules = TensorRules(size, is_gloo=backend == "gloo")
         self._member = member
         self._members = size
         self._end = end
@@ -160,8 +153,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         ``take`` fills the outputs at its end, by what the members brought.
         """
-        if self._is_gloo and figures.get("dtype", "bool") not in _TYPES:
-            raise RuntimeError(f"Invalid scalar type: gloo has no {figures['dtype']}")
+        if "dtype" in figures:
+            self._rules.check_type(figures["dtype"])
         with self._end.clock:
             slot = self._slot
             self._slot += 1
@@ -244,23 +237,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         opts: Any = None,
     ) -> VirtualWork:
         """Give every member its part of what is reduced over all."""
-        count_given = given.numel()
-        count_kept = output.numel()
-        if count_given != count_kept * self._members:
-            raise ValueError(
-                f"the input has {count_given} elements, {self._members} times "
-                f"{count_kept} are to come out"
-            )
-
-        shape = [*given.shape]
-        if shape:
-            shape[0] //= self._members
-        if shape != [*output.shape]:
-            raise RuntimeError(
-                f"of the rows of {tuple(given.shape)} a part is to come out, "
-                f"found {tuple(output.shape)}"
-            )
-
+        self._rules.check_parts("reduce_scatter", given, output)
         # Of a tensor with gaps a clone has none, and its values in the same order.
         whole = given if given.is_contiguous() else given.clone()
 
@@ -272,8 +249,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                 return
             sums = torch.empty_like(whole)
             fill([sums], total)
-            parts = sums.chunk(self._members)
-            output.detach().copy_(parts[self._member])
+            elements = sums.reshape(-1)
+            part = elements.chunk(self._members)[self._member]
+            output.detach().copy_(part.view(output.shape))
 
         return self._sum("reduce_scatter", [whole], [output], keep, opts)
 
@@ -349,31 +327,27 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def allgather(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all."""
         (row,) = outputs
-        (given,) = inputs
-        check_list("allgather", row, self._members, given)
         rows = [[output] for output in row]
         return self.allgather_coalesced(rows, inputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member several tensors of all."""
-        for number, given in enumerate(inputs):
-            column = [row[number] for row in outputs]
-            check_list("allgather", column, self._members, given)
+        self._rules.check_count("allgather", outputs)
+        for row in outputs:
+            if len(row) != len(inputs):
+                raise RuntimeError(
+                    f"allgather: invalid output size: (expected length {len(inputs)}, "
+                    f"got {len(row)})"
+                )
+        for column, given in zip(zip(*outputs, strict=True), inputs, strict=True):
+            self._rules.check_each("allgather", column, given)
         content = join(inputs, by_rows=True)
         rows = enumerate(outputs)
         return self._collect("allgather", content, rows, content)
 
     def all_gather_single(self, output: Any, given: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all, one behind the other."""
-        count_given = given.numel()
-        count_kept = output.numel()
-        if count_kept != count_given * self._members:
-            raise ValueError(
-                f"the output has {count_kept} elements, {self._members} times "
-                f"{count_given} come"
-            )
-        parts = output.chunk(self._members)
-        return self.allgather([parts], [given])
+        return self.all_gather_single_coalesced([output], [given])
 
     _allgather_base = all_gather_single
 
@@ -384,18 +358,26 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         *_: Any,
     ) -> VirtualWork:
         """Do the same for several tensors, with one message each."""
-        rows = [output.chunk(self._members) for output in outputs]
+        rows = [self._part(output) for output in outputs]
         by_member = [*zip(*rows, strict=True)]
         return self.allgather_coalesced(by_member, inputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def _part(self, output: Tensor) -> Sequence[Tensor]:
+        """Return parts of a tensor for what comes of each member."""
+        # Of one that does not lie by rows there is no view of all elements.
+        if not self._rules.is_gloo and output.is_contiguous():
+            output = output.view(-1)
+        return output.chunk(self._members)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
         """Give the root the tensors of all."""
         content = join(inputs, by_rows=True)
         row = outputs[0] if outputs else []
         if row:
-            check_list("gather", row, self._members, inputs[0])
+            self._rules.check_count("gather", row)
+            check_shapes("gather", row, inputs[0])
         rows = enumerate([output] for output in row)
         root = opts.rootRank
         return self._collect("gather", content, rows, content, root=root)
@@ -405,7 +387,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         root = opts.rootRank
         content = join(outputs)
         if inputs:
-            check_list("scatter", inputs[0], self._members, outputs[0])
+            self._rules.check_count("scatter", inputs[0])
+            check_shapes("scatter", inputs[0], outputs[0])
         gives = join(inputs[0]) if inputs else None
         start = self._member * content.nbytes
         rows = [(root, outputs)]
@@ -420,8 +403,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Give every member the sum of what all bring for it, of a size of its own."""
         (given,) = inputs
         (output,) = outputs
-        check_count("reduce_scatter", given, self._members)
-        check_shapes("reduce_scatter", [output], given[self._member])
+        self._rules.check_count("reduce_scatter", given)
+        self._rules.check_each("reduce_scatter", [output], given[self._member])
         check_alike([*given, output])
         content = join(given)
         operation = _operation(opts)
@@ -459,7 +442,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def alltoall(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member one of the tensors that each has; all of one size."""
         for tensors in (outputs, inputs):
-            check_list("alltoall", tensors, self._members, inputs[0])
+            self._rules.check_count("alltoall", tensors)
+            self._rules.check_each("alltoall", tensors, inputs[0])
         content = join(inputs, by_rows=True)
         bytes_of_each = [inputs[0].nbytes] * self._members
         return self._exchange(outputs, content, bytes_of_each, bytes_of_each, fill_rows)

@@ -93,11 +93,22 @@ def _take_over_groups(end: RankEnd) -> None:
         # torch asserts that the name gloo is a ProcessGroupGloo: it is told another.
         return {"cpu": f"emu_{backend}"}
 
+    _have_no_version_of_nccl()
     config.get_device_backend_map = name_backend
     for backend in _TAKEN:
         available = f"is_{backend}_available"
         for module in (dist, distributed_c10d):
             setattr(module, available, lambda: True)
+
+
+def _have_no_version_of_nccl() -> None:
+    """Give the version of NCCL as none, where torch has no NCCL.
+
+    It asks for that when a call of a group of nccl raises: the error would be lost.
+    """
+    if not hasattr(torch._C, "_nccl_version"):  # noqa: SLF001
+        nccl: Any = torch.cuda.nccl
+        nccl.version = tuple
 
 
 def _refusal(name: str, advice: str = "emu lab runs it on kernel NICs") -> Any:

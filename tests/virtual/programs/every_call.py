@@ -98,6 +98,7 @@ def refusals() -> None:
         return [torch.zeros(*sizes) for _ in range(SIZE)]
 
     short = torch.ones(3, dtype=torch.int16)
+    wider = torch.ones(SIZE, dtype=torch.int32)
     grown = [draw(part + 1) for part in range(SIZE)]
     stacked = torch.zeros(SIZE, 2)
     refused: dict[str, Callable[[], Any]] = {
@@ -107,6 +108,17 @@ def refusals() -> None:
         "gathered in another order": lambda: dist.all_gather_coalesced(
             [[torch.zeros(3), torch.zeros(2)] for _ in range(SIZE)], [draw(2), draw(3)]
         ),
+        "gathered more than came": lambda: dist.all_gather_coalesced(
+            [shape(2)[:3] for _ in range(SIZE)], [draw(2), draw(2)]
+        ),
+        "gathered less than came": lambda: dist.all_gather_coalesced(
+            [shape(2)[:1] for _ in range(SIZE)], [draw(2), draw(2)]
+        ),
+        "gathered nothing": lambda: dist.all_gather_coalesced([], []),
+        "gathered integers": lambda: dist.all_gather_into_tensor(wider, draw(1)),
+        "gathered a word": lambda: dist.all_gather_into_tensor(draw(SIZE), draw(1)[0]),
+        "scattered integers": lambda: dist.reduce_scatter_tensor(draw(1), wider),
+        "exchanged nothing": lambda: dist.all_to_all([], []),
         "scattered rows": lambda: dist.reduce_scatter_tensor(draw(2), draw(SIZE, 2)),
         "scattered transposed": lambda: dist.reduce_scatter(draw(3, 2), shape(2, 3)),
         "scattered a short list": lambda: dist.reduce_scatter(draw(2), shape(2)[1:]),
@@ -129,7 +141,7 @@ def refusals() -> None:
 
 
 def movements() -> None:
-    """Move tensors without a sum."""
+    """Move tensors without a sum, some of them empty."""
     tensor = draw(10, dtype=torch.float16)
     dist.broadcast(tensor, 2)
     say("broadcast", tensor)
@@ -139,6 +151,13 @@ def movements() -> None:
     output = torch.empty(SIZE * 4, 3)
     dist.all_gather_into_tensor(output, draw(4, 3))
     say("all_gather_into_tensor", output)
+    output = torch.empty(0, 3)
+    dist.all_gather_into_tensor(output, draw(0, 3))
+    say("all_gather_into_tensor of no rows", output)
+    outputs = [torch.empty(()) for _ in range(SIZE)]
+    dist.all_gather(outputs, draw(1)[0])
+    say("all_gather of words", outputs)
+    dist.reduce_scatter_tensor(torch.empty(0, 3), torch.empty(0, 3))
     rows = [[torch.empty(2), torch.empty(3)] for _ in range(SIZE)]
     dist.all_gather_coalesced(rows, [draw(2), draw(3, seed=1)])
     say("all_gather_coalesced", [tensor for row in rows for tensor in row])
