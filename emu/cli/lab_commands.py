@@ -15,7 +15,7 @@ from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.repeat_runs import Plan, read_plan, repeat_runs, show_repeats
 from emu.cli.report_commands import draw
-from emu.errors import ExpectationMissed, RunError, ScenarioError
+from emu.errors import EmulatorError, ExpectationMissed, RunError, ScenarioError
 from emu.host.files import write_atomic
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
@@ -82,7 +82,14 @@ def lab(
 
     def run_once() -> tuple[Path, LabResult]:
         directory = RunDirectory.create(f"{name}-lab", runs)
-        result = run_lab(spec, directory, command or [], pcap=pcap, watch=console.print)
+        try:
+            result = run_lab(
+                spec, directory, command or [], pcap=pcap, watch=console.print
+            )
+        except EmulatorError:
+            # What was refused before it began has left nothing.
+            directory.remove_empty()
+            raise
         return directory.path, result
 
     if plan is not None:

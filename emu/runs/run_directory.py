@@ -162,6 +162,11 @@ class RunDirectory:
         with contextlib.suppress(OSError):  # others are there
             parent.rmdir()
 
+    def remove_empty(self) -> None:
+        """Remove it unless something was written."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
         """Keep others from writing here at the same time; the kernel ends it with us.

@@ -24,8 +24,8 @@ from emu.scenario.scenario_file import has_recorded_job
 #: Files of a shared run, the verdicts last, and the bytes that all may have.
 _NAMES = (*RECORDS, "result.json")
 MOST = 1 << 28
-#: Path from the root of a file system, whose last name stays.
-_PATH = re.compile(r"(?<![\w./:])/(?:[\w.+@-]+/)*([\w.+@-]+)")
+#: Path from the root of a file system, whose last name stays; `2 $/h` has none.
+_PATH = re.compile(r"(?<![\w./:$])/(?:[\w.+@-]+/)*([\w.+@-]+)")
 _TEXT = (".json", ".txt")
 
 

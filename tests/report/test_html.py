@@ -114,6 +114,15 @@ def test_the_page_is_whole_and_escapes_what_it_shows(tmp_path: Path) -> None:
     assert 'id="missing"' not in page.replace("id=missing", 'id="missing"')
 
 
+def test_the_title_says_that_what_failed_was_drawn(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    path = run / "result.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({**result, "failures": {"m1": 2}}))
+
+    assert "failures: 2 drawn, m1 2" in report_page(run)
+
+
 def test_the_page_says_first_what_most_of_the_run_was_spent_on(tmp_path: Path) -> None:
     """Show the run itself, not its simulation beside it."""
     run, _ = write_run(tmp_path)

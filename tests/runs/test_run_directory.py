@@ -64,6 +64,15 @@ def test_two_runs_of_one_second_do_not_meet(tmp_path: Path) -> None:
     assert len(paths) == 3
 
 
+def test_only_an_empty_one_is_removed(run: RunDirectory, tmp_path: Path) -> None:
+    empty = RunDirectory.create("x", tmp_path)
+    empty.remove_empty()
+    run.remove_empty()
+
+    assert not empty.path.exists()
+    assert (run.path / "result.json").exists()
+
+
 def test_nothing_half_written_is_left(run: RunDirectory) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         run.write_json("manifest.json", {"nan": float("nan")})

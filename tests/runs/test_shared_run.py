@@ -24,6 +24,8 @@ from tests.experiment.test_divergence import carried_out
 from tests.integration.edits import forge
 from tests.testing.trial_cases import DGTP
 
+#: They have a slash, as folders have.
+PRICES = {"cluster.machines[0].price": "0.34 $/h"}
 HOST, FOLDER = "node17.example", "/home/somebody/my-runs"
 
 
@@ -31,7 +33,8 @@ HOST, FOLDER = "node17.example", "/home/somebody/my-runs"
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a shared run, whose own directory names a host and a folder."""
     folder = tmp_path_factory.mktemp("shared")
-    run = carried_out(loads(f"name: shared\n{DGTP}\nseed: 7\n"), folder)
+    scenario = loads(f"name: shared\n{DGTP}\nseed: 7\n", PRICES)
+    run = carried_out(scenario, folder)
     processes = json.loads((run / "processes.json").read_text())
     processes["hosts"] = [{"host": HOST, "name": HOST, "machines": []}]
     (run / "processes.json").write_text(json.dumps(processes))

@@ -71,7 +71,7 @@ def test_numbers_are_drawn_as_lines(tmp_path: Path) -> None:
     with style(dark=False):
         save(sweep_figure(ROWS, ["size", "policy"]), out)
 
-    assert {"size", "makespan (s)", "oes", "maxmin"} <= texts(out)
+    assert {"size", "makespan (s)", "policy", "oes", "maxmin"} <= texts(out)
 
 
 def test_words_are_drawn_as_bars(tmp_path: Path) -> None:

@@ -372,7 +372,14 @@ def _body(
     settings = facts.setting(result)
 
     def join_notes() -> str:
-        return ", ".join(fact.note for fact in settings if fact.note)
+        notes = []
+        for fact in settings:
+            # Who failed says nothing without what is counted; other notes do.
+            note = fact.note
+            if fact.label == "failures":
+                note = f"failures: {fact.value}, {fact.note}"
+            notes.append(note)
+        return ", ".join(filter(None, notes))
 
     notes = part("title", join_notes)
     parts = []

@@ -48,6 +48,15 @@ def invoke(folder: Path, text: str, *arguments: str) -> tuple[int, str, Path]:
     return found.exit_code, found.output, next((folder / "runs").iterdir())
 
 
+def test_a_lab_that_is_refused_leaves_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(CLUSTER)
+    names = ["lab", str(tmp_path / "lab.yaml"), "--runs", str(tmp_path / "runs")]
+    edit = ["--set", "lab.congestion_control=nonsense"]
+    found = CliRunner().invoke(app, [*names, *edit, "--", "hostname"])
+
+    assert (found.exit_code, list((tmp_path / "runs").iterdir())) == (2, [])
+
+
 @pytest.mark.untimed
 def test_a_command_runs_on_every_machine(tmp_path: Path) -> None:
     cluster = CLUSTER.replace("name: slow,", "name: slow, memory: 4 GB, speed: 2.0,")
