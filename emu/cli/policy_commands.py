@@ -11,6 +11,7 @@ import typer
 
 from emu.cli import options
 from emu.cli.app import app
+from emu.errors import EmulatorError
 from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.prediction.rate_policies import GROUP, RATE_POLICIES, Policy
 
@@ -22,8 +23,10 @@ def policies(json_target: options.JsonTarget = None) -> None:
     A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
     of the DGTP paper bounds the makespan of those that keep it.
     """
+    known_policies = dict(RATE_POLICIES)
+    faults = _add_installed(known_policies)
     rules: dict[str, dict[str, Any]] = {}
-    for name, rule in _rate_policies().items():
+    for name, rule in known_policies.items():
         rules[name] = {
             "summary": rule.summary,
             "source": rule.source,
@@ -31,6 +34,12 @@ def policies(json_target: options.JsonTarget = None) -> None:
             "theorem1": rule.keeps_theorem,
         }
     _explain(json_target, rules)
+
+    # Last: one package's fault hides no rule of others.
+    for fault in faults:
+        typer.echo(f"emu: {fault}", err=True)
+    if faults:
+        raise typer.Exit(faults[0].exit_code)
 
 
 @app.command()
@@ -43,16 +52,21 @@ def placements(json_target: options.JsonTarget = None) -> None:
     _explain(json_target, rules)
 
 
-def _rate_policies() -> dict[str, Policy]:
-    """Return the policies by their names, those of installed packages included."""
-    policies = dict(RATE_POLICIES)
-    if entry_points(group=GROUP):
-        # To load rules of one's own takes numpy and half a second.
-        from emu.prediction.scheduling import policy_named  # noqa: PLC0415
-        from emu.scenario.own_rules import list_installed  # noqa: PLC0415
+def _add_installed(known_policies: dict[str, Policy]) -> list[EmulatorError]:
+    """Add the policies of installed packages; return why some cannot be loaded."""
+    if not entry_points(group=GROUP):
+        return []
+    # To load rules of one's own takes numpy and half a second.
+    from emu.prediction.scheduling import policy_named  # noqa: PLC0415
+    from emu.scenario.own_rules import list_installed  # noqa: PLC0415
 
-        policies |= {name: policy_named(name) for name in list_installed()}
-    return policies
+    faults: list[EmulatorError] = []
+    for name in list_installed():
+        try:
+            known_policies[name] = policy_named(name)
+        except EmulatorError as fault:
+            faults.append(fault)
+    return faults
 
 
 def _explain(json_target: str | None, rules: Mapping[str, dict[str, Any]]) -> None:

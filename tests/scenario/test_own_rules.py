@@ -359,6 +359,21 @@ def test_a_package_brings_a_rule(
     assert "which emu_equal brings: has the name of a policy of emu" in clash
 
 
+def test_rules_are_listed_beside_one_that_cannot_be_loaded(
+    tmp_path: Path, with_package: dict[str, str]
+) -> None:
+    points = next((tmp_path / "site").glob("*/entry_points.txt"))
+    rules = "broken = emu_equal:Nothing\nequal = emu_equal:Equal\n"
+    points.write_text(f"[{GROUP}]\n{rules}")
+
+    (listed,) = carry_out(["policies"], folder=tmp_path, environment=with_package)
+
+    assert listed.code == DataError.exit_code
+    assert "\nequal " in listed.stdout
+    assert "\noes " in listed.stdout
+    assert "emu: broken: cannot be loaded" in listed.stderr
+
+
 def test_an_error_of_an_installed_rule_has_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
