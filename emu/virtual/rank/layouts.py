@@ -71,7 +71,7 @@ def join(tensors: Sequence[Tensor], *, by_rows: bool = False) -> Tensor:
     """Return the elements of tensors of one type without gaps, not copied if of one.
 
     They are as in memory, or ``by_rows``. Raises NotModelled when a tensor is sparse or
-    not on the CPU.
+    not on the CPU, and RuntimeError for tensors of several types.
     """
     for tensor in tensors:
         if not tensor.is_cpu:
@@ -87,8 +87,18 @@ def join(tensors: Sequence[Tensor], *, by_rows: bool = False) -> Tensor:
         rows = [flat(tensor) for tensor in tensors]
     if len(rows) == 1:
         return rows[0]
+    dtypes = {row.dtype for row in rows}
+    if len(dtypes) > 1:
+        raise RuntimeError("tensors of a call must all have the same type")
     elements = [row.view(-1) for row in rows]
     return torch.cat(elements)
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Return a tensor, of complex numbers one of their real and imaginary parts."""
+    if tensor.is_complex():
+        return torch.view_as_real(tensor)
+    return tensor
 
 
 def join_whole(tensors: Sequence[Tensor]) -> Tensor:

@@ -22,6 +22,7 @@ from emu.virtual.rank.brought_values import BroughtValues, room_of_marks
 from emu.virtual.rank.layouts import (
     Bytes,
     NotModelled,
+    as_real,
     check_alike,
     fill,
     fill_rows,
@@ -199,9 +200,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         **stated: Any,
     ) -> VirtualWork:
         """Reduce tensors over all members; who keeps something of it gets the bytes."""
-        content = join(inputs, by_rows=by_rows)
+        values = join(inputs, by_rows=by_rows)
         operation = _operation(opts)
-        check_reduction(content.dtype, operation)
+        check_reduction(values.dtype, operation)
+        content = as_real(values)
 
         def take(brought: BroughtValues) -> None:
             if keep is not None:
@@ -312,7 +314,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Give all members the root's tensor."""
         root = 0 if opts is None else opts.rootRank
         outputs = _as_list(tensors)
-        content = join(outputs)
+        content = as_real(join(outputs))
         is_root = self._member == root
 
         def take(brought: BroughtValues) -> None:
@@ -406,9 +408,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._rules.check_count("reduce_scatter", given)
         self._rules.check_each("reduce_scatter", [output], given[self._member])
         check_alike([*given, output])
-        content = join(given)
+        values = join(given)
         operation = _operation(opts)
-        check_reduction(content.dtype, operation)
+        check_reduction(values.dtype, operation)
+        content = as_real(values)
         sizes = [part.nbytes for part in given]
         figures = _describe(content, operation=operation, parts=tuple(sizes))
 
@@ -416,7 +419,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             # Each member's tensor goes round a ring of its own.
             start = sum(sizes[: self._member])
             parts = brought.views(output.nbytes, start)
-            total = reduce_by_ring(parts, output, operation)
+            total = reduce_by_ring(parts, as_real(output), operation)
             fill(outputs, total)
 
         return self._post("reduce_scatter_list", figures, outputs, take, gives=content)

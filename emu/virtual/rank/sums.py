@@ -52,6 +52,8 @@ def check_reduction(dtype: torch.dtype, operation: str) -> None:
     is_of_bits = operation in {"BAND", "BOR", "BXOR"}
     if is_of_bits and dtype.is_floating_point:
         raise RuntimeError(f"Cannot use ReduceOp.{operation} with non-integral dtype")
+    if dtype.is_complex and operation not in {"SUM", "AVG"}:
+        raise RuntimeError(f"ReduceOp.{operation} is not of complex numbers")
     value = torch.zeros(1, dtype=dtype)
     join: Join = getattr(torch, REDUCTIONS[operation])
     total = join(value, value)

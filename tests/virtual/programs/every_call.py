@@ -30,6 +30,12 @@ def draw(
     return numbers.to(dtype)
 
 
+def draw_complex(count: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+    """Return such numbers, real and imaginary."""
+    pairs = draw(count, 2, dtype=torch.float64, seed=seed)
+    return torch.view_as_complex(pairs).to(dtype)
+
+
 def say(name: str, tensors: Any) -> None:
     """Print a digest of tensors."""
     if isinstance(tensors, torch.Tensor):
@@ -91,6 +97,37 @@ def reductions() -> None:
     say("reduce_scatter of several sizes", output)
 
 
+def sums_of_complex_numbers() -> None:
+    """Reduce complex numbers by the operations that gloo has of them."""
+    for dtype, operation in itertools.product(
+        (torch.complex64, torch.complex128), (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+    ):
+        name = f"{operation} of {dtype}"
+        tensor = draw_complex(1001, dtype)
+        dist.reduce(tensor, SIZE - 1, operation)
+        if RANK == SIZE - 1:
+            say(f"reduce {name}", tensor)
+        output = torch.empty(101, dtype=dtype)
+        dist.reduce_scatter_tensor(output, draw_complex(101 * SIZE, dtype), operation)
+        say(f"reduce_scatter_tensor {name}", output)
+        parts = [draw_complex(101, dtype, seed=part) for part in range(SIZE)]
+        dist.reduce_scatter(output, parts, operation)
+        say(f"reduce_scatter {name}", output)
+    given = draw_complex(6, torch.complex64).view(2, 3).t()
+    dist.reduce(given, SIZE - 1)
+    if RANK == SIZE - 1:
+        say("reduce complex transposed", given)
+    output = torch.zeros((), dtype=torch.complex64)
+    dist.reduce_scatter(output, [*draw_complex(SIZE, torch.complex64)])
+    say("reduce_scatter complex words", output)
+    # As DDP calls them, by which no complex tensor is made one of pairs before.
+    group = dist.group.WORLD
+    for call in (group.broadcast, group.allreduce):
+        tensor = draw_complex(77, torch.complex64)
+        call([tensor]).wait()
+        say(f"complex {call.__name__}", tensor)
+
+
 def refusals() -> None:
     """Make calls that no rank begins: of wrong lists, shapes, types and operations."""
 
@@ -99,6 +136,7 @@ def refusals() -> None:
 
     short = torch.ones(3, dtype=torch.int16)
     wider = torch.ones(SIZE, dtype=torch.int32)
+    pair = torch.ones(3, dtype=torch.complex64)
     grown = [draw(part + 1) for part in range(SIZE)]
     stacked = torch.zeros(SIZE, 2)
     refused: dict[str, Callable[[], Any]] = {
@@ -119,6 +157,14 @@ def refusals() -> None:
         "gathered a word": lambda: dist.all_gather_into_tensor(draw(SIZE), draw(1)[0]),
         "scattered integers": lambda: dist.reduce_scatter_tensor(draw(1), wider),
         "exchanged nothing": lambda: dist.all_to_all([], []),
+        "summed several types": lambda: dist.group.WORLD.allreduce_coalesced(
+            [draw(2), draw(3, dtype=torch.float64)]
+        ),
+        "gathered pairs": lambda: dist.group.WORLD.allgather(
+            [[pair] * SIZE], [pair]
+        ).wait(),
+        "joined bits of pairs": lambda: dist.reduce(pair, 0, dist.ReduceOp.BOR),
+        "multiplied pairs": lambda: dist.reduce(pair, 0, dist.ReduceOp.PRODUCT),
         "scattered rows": lambda: dist.reduce_scatter_tensor(draw(2), draw(SIZE, 2)),
         "scattered transposed": lambda: dist.reduce_scatter(draw(3, 2), shape(2, 3)),
         "scattered a short list": lambda: dist.reduce_scatter(draw(2), shape(2)[1:]),
@@ -310,6 +356,7 @@ def groups_and_futures() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "reductions": reductions,
+    "complex": sums_of_complex_numbers,
     "movements": movements,
     "layouts": layouts,
     "refusals": refusals,
