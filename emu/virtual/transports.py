@@ -83,8 +83,10 @@ class Transport:
             problem = f"NCCL has no reduction {operation}, asked of {call.describe()}"
             raise NoAlgorithm(problem)
         if len({*call.figures.get("parts", ())}) > 1:
-            problem = f"a list of several sizes is not modelled: {call.describe()}"
-            raise NoAlgorithm(problem)
+            raise NoAlgorithm(
+                f"messages of NCCL for a list of several sizes, {call.describe()}, are "
+                "not modelled: leave out --algorithm, and they are gloo's"
+            )
         self._algorithm(call)
 
     def _algorithm(self, call: Call) -> str:
