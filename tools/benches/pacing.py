@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from emu.emulation.network.tuning import tune_process
 from emu.emulation.shaping import QUANTUM, Pace
 from emu.emulation.wire.frame_layout import WireLimits
+from emu.prediction.core import lib
 from tools.benches.figures import Figure, stolen_seconds
 from tools.benches.flows import Flows, cpu_load
 
@@ -48,8 +49,8 @@ PORT = 125e6
 #: What the buckets of its 4 flows may let go at once, as a share of its 10 ms.
 _BUCKETS = 4 * Pace().lead_bytes / (0.01 * PORT)
 FRESH = 0.02
-#: Bytes that a sender collects at least, `CRUMB` in pacing.c.
-PORTION = Pace().lead_bytes / 4
+#: Bytes that a sender collects at least.
+PORTION = Pace().lead_bytes / lib.PARTS_OF_LEAD
 
 
 def finishes(

@@ -830,6 +830,10 @@ typedef struct { /* emu/emulation/shaping.py says what each of them is */
     double idle;
 } Pace;
 
+/* A sender holds back what is less than one of so many parts of its lead: crumbs cost a wake at
+ * both ends, and a quarter never starves. */
+enum { PARTS_OF_LEAD = 4 };
+
 typedef struct { /* what one flow's sender that stood still may not catch up */
     double lost;
     double rate;    /* the last above 0 of the segments that were seen, and the highest */

@@ -13,9 +13,6 @@
 enum { ATTEMPTS = 1000 };
 /* A frame that ends so many seconds after its fluid counts as late. */
 #define LATE 1e-3
-/* A sender holds back what is less than this part of its lead: crumbs cost a wake at both
- * ends, and a quarter never starves. */
-#define CRUMB 4
 
 static double fluid_at(const Segment *s, double time)
 {
@@ -246,7 +243,7 @@ static int64_t offered(const Pacing *p, Sender *s, double now)
     /* Who may not catch up all would lose what it holds back. */
     double lead = larger(pace->lead_time * s->line.rate, pace->lead_bytes);
     double least = isinf(pace->catch_up)
-                       ? smaller(lead / CRUMB, (double)(s->volume - sent)) : 1.0;
+                       ? smaller(lead / PARTS_OF_LEAD, (double)(s->volume - sent)) : 1.0;
     return (double)limit < least ? 0 : limit;
 }
 
