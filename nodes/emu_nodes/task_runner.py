@@ -51,6 +51,8 @@ _ROUNDS = 8
 _BYTES = 1 << 18
 _RATE = 1e9  # bytes per second: a round takes 0.3 ms
 _WITHIN = 30.0  # wall seconds, on a host where a hundred processes warm up at once
+#: Edges of a task that an error names at most.
+_TOLD = 8
 
 
 class WallClockTimer:
@@ -459,13 +461,22 @@ class TaskRunner:
                 raise NodeMisbehaved(f"the program has nothing for {end.peer}")
         for edge in payloads:
             if edge not in self._outputs:
-                raise NodeMisbehaved(f"the program sends over {edge!r}, no edge of it")
+                problem = f"the program sends over {edge!r}, no edge of it"
+                raise NodeMisbehaved(f"{problem}: {self._list_outputs()}")
         return _Work(
             payloads=payloads,
             began=began,
             cpu=this_host.thread_time() - cpu,
             states=state,
         )
+
+    def _list_outputs(self) -> str:
+        """Return the edges over which the task sends, the first few of many."""
+        ends = list(self._outputs.values())
+        names = [f"{end.edge} to {end.peer}" for end in ends[:_TOLD]]
+        if len(ends) > _TOLD:
+            names.append(f"{len(ends) - _TOLD} others")
+        return "it has " + (", ".join(names) or "none")
 
     def _finish_cut(self, number: int) -> dict[int, Payload]:
         """Return the state of a cut that is whole before an iteration, by its cut.

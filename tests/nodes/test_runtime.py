@@ -293,8 +293,28 @@ async def test_what_a_program_sends_over_no_edge_of_its_task_is_named(
 
     stage = Stage()
     stage.runner.program = Strays()
-    with pytest.raises(NodeMisbehaved, match=f"sends over {edge!r}, no edge of it"):
+    with pytest.raises(NodeMisbehaved) as caught:
         await stage.run(0, start=0.0)
+
+    words = f"the program sends over {edge!r}, no edge of it: it has 7 to p0"
+    assert str(caught.value).endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("edges", "words"),
+    [(0, "none"), (2, "0 to p0, 1 to p0"), (10, ", 7 to p0, 2 others")],
+)
+async def test_of_a_task_with_many_edges_the_first_are_named(
+    edges: int, words: str
+) -> None:
+    stage = Stage(outputs=tuple(map(edge_end, range(edges))))
+    payloads: dict[int, Payload] = {edge: {} for edge in (*range(edges), 99)}
+    program: Any = SimpleNamespace(run=lambda *_: payloads)
+    stage.runner.program = program
+    with pytest.raises(NodeMisbehaved) as caught:
+        await stage.run(0, start=0.0)
+
+    assert str(caught.value).endswith(words)
 
 
 async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
