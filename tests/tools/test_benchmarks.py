@@ -187,5 +187,24 @@ def test_an_aim_is_printed_in_the_unit_of_its_figure(
     assert Figure("x", 1.0, unit, aim, at_least=at_least).bound == bound
 
 
-def test_what_the_hypervisor_kept_never_falls() -> None:
-    assert 0.0 <= stolen_seconds() <= stolen_seconds()
+def test_what_the_hypervisor_kept_is_the_eighth_figure_of_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are user, nice, system, idle, iowait, irq, softirq, steal, guest."""
+    text = (
+        "cpu  1 20 300 4000 50000 600000 7000000 800 90 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
+    )
+    monkeypatch.setattr(Path, "read_text", lambda path: {"/proc/stat": text}[str(path)])
+    monkeypatch.setattr("os.sysconf", {"SC_CLK_TCK": 400}.__getitem__)
+
+    assert stolen_seconds() == 2.0
+
+
+def test_where_no_kernel_counts_it_nothing_was_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(path: Path) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert stolen_seconds() == 0.0
