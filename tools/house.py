@@ -128,7 +128,7 @@ def picture() -> str:
 
 def main() -> int:
     """Do what was asked for; return 1 where a share is over the limit."""
-    gc.disable()  # trees hold no garbage: to look for some took half of the CPU
+    gc.disable()  # trees hold no garbage, for which a collection would look
     if "--write" in sys.argv:
         file = ROOT / "ARCHITECTURE.md"
         text = file.read_text(encoding="utf-8")

@@ -172,8 +172,8 @@ def _generate(
     )
 
 
-# The last graph that was made stays: a comparison of systems on 16 machines cuts it
-# into 21 numbers of parts. Drawing each anew took 60 of 99 s of CPU.
+# The last graph that was made stays: a comparison of systems cuts it into a number of
+# parts after the other, and drawing it takes longer than all else.
 _generate_once = lru_cache(maxsize=1)(_generate)
 
 
