@@ -10,6 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from emu.errors import DataError
 from emu.host.confinement import confine
 from emu.host.input_file import one_error, read_json, read_text
 from emu.interchange.cluster_keys import cluster_keys
@@ -25,6 +26,9 @@ def read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
     row = recognise_topology(path)
     # No format of others: a file of our own keys.
     if row is None:
+        if not path.stat().st_size:
+            problem = "is empty: a topology has machines, links, routes or racks"
+            raise DataError(problem)
         return read_document(path).data, []
     content = read_mapping(path) if is_mapping(row) else None
     topology = read_topology(

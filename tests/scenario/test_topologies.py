@@ -117,6 +117,15 @@ def test_what_is_wrong_is_one_error(tmp_path: Path) -> None:
         loads(TEXT.format(bad))
 
 
+@pytest.mark.parametrize("name", ["empty.yaml", "empty.json", "empty.txt"])
+def test_an_empty_file_is_no_empty_scenario(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.touch()
+
+    with pytest.raises(ScenarioError, match=r"empty\..* is empty: a topology has mach"):
+        loads(TEXT.format(file))
+
+
 @pytest.mark.parametrize("boxes", ["0", "-2", "401", "2.0", "true"])
 def test_boxes_are_a_whole_number_within_limits(tmp_path: Path, boxes: str) -> None:
     path = tmp_path / "box.txt"
