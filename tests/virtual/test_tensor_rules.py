@@ -59,6 +59,7 @@ tell("summed stacked", scatter, zeros(2), draw(size, 2))
 tell("summed stacked transposed", scatter, zeros(2), draw(2, size).t())
 tell("summed flat", scatter, zeros(2, 1), draw(size * 2))
 tell("summed words", scatter, zeros(()), draw(size))
+tell("summed a word", scatter, zeros(()), word)
 tell("summed a list reshaped", dist.reduce_scatter, zeros(2, 1), [*draw(size, 2)])
 tell("summed a part", scatter, zeros(2), draw(size * 2 - 1))
 tell("summed words of others", scatter, zeros(2, dtype=torch.float64), draw(size * 2))
@@ -98,6 +99,7 @@ REFUSED = {
     "gathered words of others": "invalid tensor type at index 0 (expected torch.f",
     "gathered a short list": "invalid tensor list (expected length 2, got 1)",
     "summed a part": "of (3,) each of 2 members is to have a part, found (2,)",
+    "summed a word": "of () each of 2 members is to have a part, found ()",
     "summed words of others": "invalid tensor type at index 0 (expected torch.float64",
     "took a mean of integers": "result type Float can't be cast to",
 }
