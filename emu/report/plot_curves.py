@@ -428,7 +428,9 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     ticks = [float(row["values"][across]) for row in rows]
     axes.set_xticks(np.unique(ticks))
     if outer:
-        legend_above(axes, title=", ".join(outer))
+        legend_above(axes)
+        if legend := axes.get_legend():
+            legend.set_title(", ".join(outer))
     return figure
 
 

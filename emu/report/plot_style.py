@@ -139,11 +139,9 @@ def save(figure: Figure, path: Path) -> None:
         )
 
 
-def legend_above(axes: Axes, columns: int = 4, *, title: str = "") -> None:
+def legend_above(axes: Axes, columns: int = 4) -> None:
     """Put the legend above the plot, where it covers no data."""
     axes.legend(
-        title=title or None,
-        alignment="left",
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
         ncols=columns,

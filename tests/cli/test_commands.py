@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -297,3 +298,30 @@ def test_the_console_script_answers() -> None:
 
     assert done.returncode == 2
     assert done.stderr.startswith("emu: --set job.iterations=x: job.iterations: found")
+
+
+#: A range in which one system is the faster: two values are asked for.
+WIDTHS = ["--key", "job.model.hidden", "--range", "16,32", "--set", "job.iterations=4"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["place", "golden"],
+        ["explain", "golden"],
+        ["compare", "golden", "--policies", "oes,fifo"],
+        ["crossover", "p3_products", *WIDTHS],
+        ["trials", "golden", "--count", "1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_keys_of_json_are_those_that_are_documented(words: list[str]) -> None:
+    document = Path(__file__).parents[2] / "docs" / "results.md"
+    text = document.read_text(encoding="utf-8")
+    (row,) = re.findall(rf"(?m)^`{words[0]}`[^|]* \| (.*)$", text)
+    documented = set(re.findall(r"`(\w+)`", row))
+
+    content = _json(*words)
+    if isinstance(content, list):
+        content = content[0]
+    assert set(content) <= documented
