@@ -51,6 +51,8 @@ LATENCY_OF_NIC = (
     "out: 10 Gbit/s, latency: 50 us}"
 )
 _LATENCY_OF_EVENT = "an event changes no latency: state it in cluster"
+#: Keys of a file that states no job, as `emu virtual` takes it beside a command.
+_OF_CLUSTERS = {"cluster", "events", "name", "version"}
 #: Keys that an error lists of a mapping, beside those that it needs.
 _LISTED = 8
 #: Types of JSON Schema, in our words.
@@ -371,7 +373,10 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
 
 
 def _missing_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
-    words = _describe_value_at(error["loc"])
+    location = error["loc"]
+    words = _describe_value_at(location)
+    if location == ("job",) and _OF_CLUSTERS.issuperset(error["input"]):
+        words += "; machines alone are for emu virtual FILE -- torchrun ..."
     if not words:
         return MISSING
     return f"{MISSING}, write {words}"

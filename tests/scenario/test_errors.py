@@ -402,6 +402,16 @@ def test_what_a_key_cannot_be_beside_another_is_named(
     assert (caught.value.key, caught.value.problem) == (key, message)
 
 
+def test_machines_alone_are_told_what_takes_them(tmp_path: Path) -> None:
+    cluster, _, _ = GOOD.partition("job:")
+    (error,) = find_errors(_written(tmp_path, cluster))
+
+    assert error.key == "job"
+    assert error.problem.endswith(
+        "; machines alone are for emu virtual FILE -- torchrun ..."
+    )
+
+
 def test_an_error_of_a_large_value_is_a_short_line(tmp_path: Path) -> None:
     tasks = [{"name": f"t{n}", "time": "1 s"} for n in range(100)]
     wrong = {"system": "custom", "iterations": 0, "tasks": tasks}
