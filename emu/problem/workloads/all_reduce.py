@@ -311,47 +311,75 @@ def _chunk_bounds(elements: int, ranks: int) -> tuple[tuple[int, int], ...]:
     return tuple(shard_bounds(elements, ranks))
 
 
-def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator[Task]:
-    """Yield the steps of every rank, then what it receives; of one rank, none.
+#: Tasks of rings that were built last, by `_part_of` their ranks: a table of systems
+#: has the same ring in several rows, and builds a job again to count its bytes.
+_latest_rings = deque[tuple[str, list[Task], tuple[Task, ...]]](maxlen=4)
+
+
+def all_reduce_tasks(
+    ranks: Sequence[Task], algorithm: str = "ring"
+) -> tuple[Task, ...]:
+    """Return the steps of every rank, then what it receives; of one rank, none.
 
     Their names begin with that of the rank's task, whose process and machine they
     share. Raises ValueError as `steps_of`.
     """
-    steps = steps_of(algorithm, len(ranks))
-    if not steps:
-        return
+    parts = [_part_of(owner) for owner in ranks]
+    # A copy, made at once: another thread may append while these are compared.
+    for ring_algorithm, ring_parts, tasks in tuple(_latest_rings):
+        if ring_algorithm == algorithm and ring_parts == parts:
+            return tasks
 
-    for rank, owner in enumerate(ranks):
-        part = replace(
-            owner,
-            kind=ALL_REDUCE,
-            # Its steps need nothing of their own, no slot either.
-            demands={},
-            process=owner.process_name,
-            takes="",
-            frees=None,
-        )
-        # Not `replace`: it looks at every field of every step, a tenth of the time of
-        # building 64 ranks.
-        shared = {}
-        for field in fields(part):
-            shared[field.name] = getattr(part, field.name)
-        settings = {
-            "of": owner.name,
-            "algorithm": algorithm,
-            "ranks": len(ranks),
-            "rank": rank,
-        }
-        for step in range(len(steps) + 1):
-            shared["name"] = f"{owner.name}.{algorithm}{step}"
-            shared["program"] = STEP
-            shared["settings"] = {**settings, "step": step}
-            yield Task(**shared)
-        for step in range(len(steps)):
-            shared["name"] = f"{owner.name}.got{step}"
-            shared["program"] = RECEIVE
-            shared["settings"] = {**settings, "step": step}
-            yield Task(**shared)
+    steps = len(steps_of(algorithm, len(parts)))
+    built: list[Task] = []
+    if steps:
+        for rank, part in enumerate(parts):
+            settings = {
+                "of": part.name,
+                "algorithm": algorithm,
+                "ranks": len(parts),
+                "rank": rank,
+            }
+            built += _tasks_of_rank(part, algorithm, settings, steps)
+    tasks = tuple(built)
+    _latest_rings.append((algorithm, parts, tasks))
+    return tasks
+
+
+def _part_of(owner: Task) -> Task:
+    """Return what the tasks of a rank have in common, called as their owner."""
+    return replace(
+        owner,
+        kind=ALL_REDUCE,
+        # Its steps need nothing of their own, no slot either.
+        demands={},
+        process=owner.process_name,
+        program=STEP,
+        settings={},
+        takes="",
+        frees=None,
+    )
+
+
+def _tasks_of_rank(
+    part: Task, algorithm: str, settings: Mapping[str, Any], steps: int
+) -> Iterator[Task]:
+    """Yield the steps of a rank, then what it receives."""
+    # Not `replace`: it looks at every field of every step, a tenth of the time of
+    # building 64 ranks.
+    shared = {}
+    for field in fields(part):
+        shared[field.name] = getattr(part, field.name)
+    for step in range(steps + 1):
+        shared["name"] = f"{part.name}.{algorithm}{step}"
+        shared["settings"] = {**settings, "step": step}
+        yield Task(**shared)
+
+    shared["program"] = RECEIVE
+    for step in range(steps):
+        shared["name"] = f"{part.name}.got{step}"
+        shared["settings"] = {**settings, "step": step}
+        yield Task(**shared)
 
 
 def all_reduce_edges(
@@ -382,22 +410,47 @@ def all_reduce_edges(
             yield NamedEdge(giver, taker, lag)
         return
 
+    edges_of_ranks = _edges_of_ranks(tuple(names), carries, about, algorithm)
     for rank, name in enumerate(names):
         yield NamedEdge(givers[rank], f"{name}.{algorithm}0")
-        for step, transfers in enumerate(steps):
-            sender = f"{name}.{algorithm}{step}"
-            next_step = f"{algorithm}{step + 1}"
-            peer, first, last = transfers[rank]
-            receiver = f"{names[peer]}.got{step}"
-            place = (first, last, len(names), *about)
-            yield NamedEdge(sender, receiver, carries=carries, place=place)
-            yield NamedEdge(receiver, f"{names[peer]}.{next_step}")
-            # The next step waits until this one is sent as well: its receiver gives a
-            # credit.
-            yield NamedEdge(receiver, f"{name}.{next_step}", credit=True)
-            yield NamedEdge(sender, f"{name}.{next_step}")
+        yield from edges_of_ranks[rank]
         last_step = f"{name}.{algorithm}{len(steps)}"
         yield NamedEdge(last_step, takers[rank], lag)
+
+
+@lru_cache(maxsize=4)  # as `_latest_rings`
+def _edges_of_ranks(
+    names: tuple[str, ...], carries: str, inputs: tuple[int, ...], algorithm: str
+) -> tuple[tuple[NamedEdge, ...], ...]:
+    """Return the edges of the steps of every rank."""
+    edges = [
+        tuple(_edges_of_rank(names, rank, carries, inputs, algorithm))
+        for rank in range(len(names))
+    ]
+    return tuple(edges)
+
+
+def _edges_of_rank(
+    names: Sequence[str],
+    rank: int,
+    carries: str,
+    inputs: tuple[int, ...],
+    algorithm: str,
+) -> Iterator[NamedEdge]:
+    """Yield the edges from the steps of a rank, and from those who receive them."""
+    name = names[rank]
+    for step, transfers in enumerate(steps_of(algorithm, len(names))):
+        sender = f"{name}.{algorithm}{step}"
+        next_step = f"{algorithm}{step + 1}"
+        peer, first, last = transfers[rank]
+        receiver = f"{names[peer]}.got{step}"
+        place = (first, last, len(names), *inputs)
+        yield NamedEdge(sender, receiver, carries=carries, place=place)
+        yield NamedEdge(receiver, f"{names[peer]}.{next_step}")
+        # The next step waits until this one is sent as well: its receiver gives a
+        # credit.
+        yield NamedEdge(receiver, f"{name}.{next_step}", credit=True)
+        yield NamedEdge(sender, f"{name}.{next_step}")
 
 
 def all_reduce_edge_count(ranks: int, algorithm: str = "ring") -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,59 @@ def test_edges_that_were_built_before_are_those_of_building_anew(
         again = build_named_job(tasks, edges, 5, {"of": "another"}, window=window)
         assert again.edges is first.edges
         assert again.columns is first.columns
+
+
+#: Ranks of one job, and of which worker's demands and settings nothing is left.
+RANKS = st.builds(
+    Task,
+    name=st.just(""),
+    kind=st.just("worker"),
+    demands=st.sampled_from([{}, {"gpu": 1}]),
+    pinned=st.sampled_from([None, "m0"]),
+    process=st.sampled_from(["", "p"]),
+    phase=st.sampled_from(["", "training"]),
+    settings=st.sampled_from([{}, {"worker": 0}]),
+    iterations=st.sampled_from([None, 2]),
+    takes=st.sampled_from(["", "gpu"]),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ring", HALVING]),
+            st.sampled_from([1, 2, 4]),
+            RANKS,
+            st.sampled_from([("w", "gradient", ()), ("v", "upper", (1,))]),
+        ),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_rings_that_were_built_before_are_those_of_building_anew(
+    rings: list[tuple[str, int, Task, tuple[str, str, tuple[int, ...]]]],
+) -> None:
+    def build(ring: tuple[str, int, Task, Any]) -> tuple[list[Task], list[NamedEdge]]:
+        algorithm, count, rank, (letter, carries, about) = ring
+        names = [f"{letter}{number}" for number in range(count)]
+        ranks = [replace(rank, name=name) for name in names]
+        tasks = all_reduce_tasks(ranks, algorithm)
+        edges = all_reduce_edges(
+            names,
+            names,
+            names,
+            lag=1,
+            carries=carries,
+            about=about,
+            algorithm=algorithm,
+        )
+        return list(tasks), list(edges)
+
+    built = [build(ring) for ring in rings]
+    for ring, expected in zip(rings, built, strict=True):
+        all_reduce._latest_rings.clear()
+        all_reduce._edges_of_ranks.cache_clear()
+        assert build(ring) == expected
 
 
 def test_edges_that_another_thread_builds_meanwhile_disturb_no_search(
