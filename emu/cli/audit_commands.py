@@ -100,12 +100,15 @@ def audit(
 def _constraints_line(report: AuditReport, margin: str) -> str:
     """Return whether the paper's constraints hold, and what else does not."""
     constraints = dict.fromkeys(row.constraint for row in report.violations)
-    numbers = [name for name in constraints if name.startswith("(")]
-    checks = [name for name in constraints if name not in numbers]
+    of_paper = [name for name in constraints if name.startswith("(")]
+    checks = [name for name in constraints if name not in of_paper]
+    # A link that has both directions breaks "(13),(14)".
+    numbers = {number for name in of_paper for number in name.split(",")}
 
     line = f"keeps (5)-(15) to within {margin}"
     if numbers:
-        line = f"breaks {', '.join(numbers)} by more than {margin}"
+        in_order = sorted(numbers, key=lambda number: int(number.strip("()")))
+        line = f"breaks {', '.join(in_order)} by more than {margin}"
     if checks:
         line += f"; wrong beside these: {', '.join(checks)}"
     return line

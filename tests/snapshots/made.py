@@ -214,3 +214,15 @@ def kineto(folder: str) -> None:
         ranks.append(events)
     Path(folder).mkdir()
     write_traces(Path(folder), *ranks)
+
+
+def damaged(name: str) -> None:
+    """Make four figures of a simulation false."""
+    file = Path(name)
+    content = json.loads(file.read_text())
+    content["makespan"] += 1.0
+    content["tasks"][3]["start"] -= 0.25
+    content["flows"][5]["bytes"] *= 2
+    content["flows"][9]["end"] -= 0.5
+    content["reads"]["w0->file"][4] -= 2
+    file.write_text(json.dumps(content))

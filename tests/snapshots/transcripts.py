@@ -10,6 +10,7 @@ wrote, ``$ make NAME WORDS`` calls a function of `tests.snapshots.made`.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -25,20 +26,29 @@ from typer.testing import CliRunner
 
 import emu
 from emu.cli import app
+from emu.cli.signs_of_life import signs_of_life
 from tests.snapshots import made
 from tests.snapshots.shown import lay_out, show
 
 ROOM = Path(__file__).parent
 TRANSCRIPTS = sorted((ROOM / "transcripts").glob("*.txt"))
 #: Commands see a terminal of so many columns, and a disk without data sets.
-SURROUNDINGS = {"COLUMNS": "100", "EMU_DATA": "data", "EMU_FORCE": "1"}
+SURROUNDINGS = {
+    "COLUMNS": "100",
+    "EMU_DATA": "data",
+    "XDG_CACHE_HOME": "cache",
+    "EMU_FORCE": "1",
+}
 
 
 def carry_out(text: str) -> str:
     """Return a transcript with what its commands leave now."""
     with tempfile.TemporaryDirectory() as name, chdir(name):
         shutil.copytree(ROOM / "files", name, dirs_exist_ok=True)
-        with patch.dict(os.environ, SURROUNDINGS):
+        # A busy host has commands say how long they are at work.
+        generator = inspect.unwrap(signs_of_life)
+        quiet = patch.object(generator, "__defaults__", (3600.0,))
+        with patch.dict(os.environ, SURROUNDINGS), quiet:
             return "\n".join(_lines(text, Path(name))).rstrip() + "\n"
 
 

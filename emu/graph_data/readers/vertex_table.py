@@ -119,7 +119,7 @@ def read_features(
         values=_feature_values(table, columns),
         used=columns,
         place=place,
-        source=f"{len(columns)} columns",
+        source=format_count(len(columns), "column"),
         note=_describe(table, columns),
     )
 
