@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.snapshots.transcripts import TRANSCRIPTS, carry_out
+from tests.snapshots.transcripts import TRANSCRIPTS, carry_out, plain
 
 #: Lines of a difference that are shown.
 SHOWN = 40
@@ -33,3 +33,19 @@ def test_commands_leave_what_they_left(path: Path) -> None:
             f"{shown}",
             pytrace=False,
         )
+
+
+@pytest.mark.parametrize(
+    ("printed", "kept"),
+    [
+        ("417595971.1737529 B", "417595971.0 B"),
+        ("29.999999999999996, 30.0", "30.0, 30.0"),
+        ('{"gap": -3.3306690738754696e-16}', '{"gap": 0.0}'),
+        ('"2.77555756e-17 s"', '"0.0 s"'),
+        ("multiply 4e-13 s, 1.5e-13 s", "multiply 4e-13 s, 1.5e-13 s"),
+        ("0.0515798435", "0.0515798435"),
+    ],
+)
+def test_numbers_lose_what_another_processor_changes(printed: str, kept: str) -> None:
+    """Round to 9 digits, and keep small numbers that somebody stated."""
+    assert plain(printed, Path("folder")) == kept

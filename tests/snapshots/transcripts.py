@@ -39,6 +39,9 @@ SURROUNDINGS = {
     "XDG_CACHE_HOME": "cache",
     "EMU_FORCE": "1",
 }
+#: Digits of numbers that do not depend on the processor, and what is none of them.
+DIGITS = 9
+NOISE = 1e-12
 
 
 def carry_out(text: str) -> str:
@@ -57,7 +60,7 @@ def _lines(text: str, folder: Path) -> Iterator[str]:
     yield from re.split(r"^\$ ", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines()
     for command in re.findall(r"^\$ (.*)$", text, flags=re.MULTILINE):
         yield f"$ {command}"
-        yield from _plain(_call(shlex.split(command)), folder).splitlines()
+        yield from plain(_call(shlex.split(command)), folder).splitlines()
         yield ""
 
 
@@ -78,10 +81,24 @@ def _call(words: list[str]) -> str:
     return answer + (f"exit {result.exit_code}\n" if result.exit_code else "")
 
 
-def _plain(text: str, folder: Path) -> str:
+def plain(text: str, folder: Path) -> str:
     """Return text without what another version, folder or processor changes."""
     text = text.replace(f"{folder}/", "").replace(emu.__version__, "VERSION")
-    text = re.sub(
-        r"-?\d+\.\d{8,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.9g}", text
-    )
+    text = re.sub(r"-?\d+\.\d+(e[-+]?\d+)?", _rounded, text)
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
+
+
+def _rounded(number: re.Match[str]) -> str:
+    """Return a number in 9 digits where it has as many: 0.0 where it is noise.
+
+    Numbers that somebody stated have fewer digits, however small they are (4e-13 s).
+    """
+    mantissa = number[0].split("e")[0]
+    digits = mantissa.replace(".", "").lstrip("-0")
+    if len(digits) < DIGITS:
+        return number[0]
+    value = float(number[0])
+    if abs(value) < NOISE:
+        return "0.0"
+    short = f"{value:.{DIGITS}g}"
+    return short if "." in short or "e" in short else f"{short}.0"
