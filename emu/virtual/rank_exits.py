@@ -32,8 +32,10 @@ def describe_exit(folder: Path, rank: int) -> str:
     code = int(text)
     if code >= 0:
         return f"with exit status {code}"
-    number = signal.Signals(-code)
-    return f"by {number.name}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:  # real-time signals have no names
+        return f"by signal {-code}"
 
 
 def _file_of(folder: Path, rank: int) -> Path:

@@ -328,6 +328,10 @@ BAD = {
         "import os\nif dist.get_rank() == 1: os.kill(os.getpid(), 9)\ndist.barrier()\n",
         "rank 1 died by SIGKILL, ",
     ),
+    "real-time": (
+        "import os\nif dist.get_rank(): os.kill(os.getpid(), 40)\ndist.barrier()\n",
+        "rank . died by signal 40, ",
+    ),
     "error": (
         "if dist.get_rank() == 1: raise ValueError('of rank 1')\ndist.barrier()\n",
         "rank 1 failed .*ValueError: of rank 1",
