@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import emu
@@ -90,6 +91,8 @@ def _check_known(scenario: Scenario, key: str) -> None:
     try:
         emu.load(scenario, {key: 0})
     except ScenarioError as error:
-        # Any other error is of the value, which is no more than a guess.
-        if error.problem.startswith("unknown key"):
-            raise
+        # Any other error is of the value, which is no more than a guess. One without a
+        # key is of the way there: a machine that is none, a number that has no keys.
+        is_of_key = re.match(r"unknown key |system \S+ has no ", error.problem)
+        if is_of_key or not error.key:
+            raise ScenarioError(error.problem, file=f"--key {key}") from error

@@ -252,15 +252,32 @@ def test_commands(tmp_path: Path) -> None:
     shown = said("compare", "--systems", "data_parallel,p3")
     assert "data_parallel" in shown
     assert "seeds per s" in shown
-    wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", "job.modl"])
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("job.modl", "unknown key 'modl', did you mean 'model'?"),
+        ("job.tasks", "unknown key 'tasks', known: system, "),
+        ("job.model.hidden.x", "job.model.hidden is 16, it has no x"),
+        ("cluster.machines.nobody.cpu", "cluster.machines has no 'nobody', known: "),
+        (
+            "job.dataset.feature_length",
+            "the file does not state it: write --range LOW,HIGH",
+        ),
+    ],
+)
+def test_a_key_that_the_file_does_not_state(
+    tmp_path: Path, key: str, problem: str
+) -> None:
+    """Nobody stated the 0 that looks for the key."""
+    file = tmp_path / "both.yaml"
+    file.write_text(TEXT)
+
+    wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", key])
+
     assert wrong.exit_code == 2
-    assert "unknown key 'modl', did you mean 'model'?" in wrong.output
-    # Nobody stated the 0 that looks for the key.
-    unstated = "job.dataset.feature_length"
-    wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", unstated])
-    assert wrong.exit_code == 2
-    problem = "the file does not state it: write --range LOW,HIGH"
-    assert f"emu: --key {unstated}: {problem}" in wrong.output
+    assert f"emu: --key {key}: {problem}" in wrong.output
 
 
 @pytest.mark.parametrize("seed", range(6))
