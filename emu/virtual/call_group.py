@@ -76,8 +76,8 @@ class MadeCall:
     """Member that sent what a receive took."""
     deposit: Deposit | None = None
     """Value that a receive took."""
-    places: list[Any] = field(default_factory=list)
-    """Places of NCCL's messages, by lane; empty before it begins."""
+    send_orders: list[Any] = field(default_factory=list)
+    """Orders of NCCL's sends, by lane; empty before it begins."""
 
 
 @dataclass

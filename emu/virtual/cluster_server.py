@@ -456,10 +456,10 @@ class ClusterServer:
         is_direct = form.is_message or form.goes_in_order
         for lane in form.lanes:
             slot = lane.slot(made.slot)
-            places = None
+            send_orders = None
             if group.transport.is_nccl:
-                places = lane.steps.new_places()
-                made.places.append(places)
+                send_orders = lane.steps.new_send_orders()
+                made.send_orders.append(send_orders)
             operation = Operation(
                 member=form.member,
                 slot=first_slot + slot,
@@ -467,7 +467,7 @@ class ClusterServer:
                 done=partial(self._end_lane, made),
                 is_barrier=form.call.kind == "barrier",
                 uses_worker=not is_direct,
-                places=places,
+                send_orders=send_orders,
             )
             self._network.submit(group.number, operation)
 

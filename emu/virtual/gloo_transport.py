@@ -74,10 +74,10 @@ class Steps:
         """Where the core finds the rows: calls are made again and again."""
         return ffi.from_buffer("int64_t[]", self.rows)
 
-    def new_places(self) -> Any:
-        """Return an array for the places, by post, that sends will have.
+    def new_send_orders(self) -> Any:
+        """Return an array for the order, by post, in which data of sends are written.
 
-        They are numbered from 1 as their data are written; 0 is one that has none yet.
+        They are numbered from 1; 0 is one that is not written yet.
         """
         return ffi.new("int64_t[]", self.posts)
 
@@ -125,8 +125,8 @@ class Operation:
     """True of what begins when all before it have ended."""
     uses_worker: bool = True
     """False of a send or receive: it begins in the thread of its caller."""
-    places: Any = None
-    """From `Steps.new_places`, filled by the network; None where nobody asks."""
+    send_orders: Any = None
+    """From `Steps.new_send_orders`, filled by the network; None where nobody asks."""
 
 
 class MessageNetwork:
@@ -308,8 +308,8 @@ class MessageNetwork:
         core.steps = len(steps.rows)
         core.over = over
         core.place = ffi.NULL
-        if operation.places is not None:
-            core.place = operation.places
+        if operation.send_orders is not None:
+            core.place = operation.send_orders
         core.uses_worker = operation.uses_worker
         core.is_barrier = operation.is_barrier
         self._under_way[number] = (operation, over)

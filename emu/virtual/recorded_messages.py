@@ -94,9 +94,11 @@ class MessageTasks:
         first_task = self._begin(recorded)
         last_steps: list[str] = []
         awaited: list[_Post] = []
-        for lane, places in itertools.zip_longest(lanes, made.places):
+        for lane, send_orders in itertools.zip_longest(lanes, made.send_orders):
             slot = lane.slot(made.slot)
-            last_step, posts = self._play(lane.steps, places, made, slot, first_task)
+            last_step, posts = self._play(
+                lane.steps, send_orders, made, slot, first_task
+            )
             last_steps.append(last_step)
             awaited += posts
 
@@ -121,7 +123,7 @@ class MessageTasks:
     def _play(
         self,
         steps: Steps,
-        places: Any,
+        send_orders: Any,
         made: MadeCall,
         slot: int,
         task: str,
@@ -149,7 +151,7 @@ class MessageTasks:
                 awaited = []
 
             order = next(self._numbers)
-            place = 0 if places is None else places[len(posts)]
+            place = 0 if send_orders is None else send_orders[len(posts)]
             post = _Post(size=size, order=order, step=task, kind=kind, place=place)
             posts.append(post)
             self._note_post(post, made.form, action, peer, slot)

@@ -79,11 +79,16 @@ class Network:
                 ended()
 
         for lane in lanes:
-            places = lane.steps.new_places()
-            made.places.append(places)
+            send_orders = lane.steps.new_send_orders()
+            made.send_orders.append(send_orders)
             in_slot = lane.slot(slot)
             operation = Operation(
-                rank, in_slot, lane.steps, done, uses_worker=False, places=places
+                rank,
+                in_slot,
+                lane.steps,
+                done,
+                uses_worker=False,
+                send_orders=send_orders,
             )
             self.messages.submit(self.group, operation)
 
