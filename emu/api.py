@@ -320,7 +320,8 @@ def explain(
     if not isinstance(what, RecordedRun):
         from emu.experiment.question import ask  # noqa: PLC0415 - 0.1 s
 
-        experiment, schedule = ask(_ready(what)).first
+        answer = ask(_ready(what))
+        experiment, schedule = answer.first
         is_chosen = experiment.unchosen is not None
         with_deaths = None
         # A machine may die that holds nothing now: a change may put tasks there.
@@ -334,6 +335,7 @@ def explain(
             helpful=helpful,
             stated=ScenarioEdits(experiment.scenario, chosen=is_chosen),
             with_deaths=with_deaths,
+            again=answer.deaths.lost["again"],
             watch=watch,
         )
     return what.explain(helpful=helpful, run_code=run_code)

@@ -449,9 +449,7 @@ def causes(explanation: analysis.Explanation) -> Table:
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
     rows = analysis.cause_rows(schedule.problem, chain)
-    emulated = explanation.simulated is not None
-    death_rows = analysis.death_rows(schedule, emulated=emulated)
-    for row in [*rows, *death_rows]:
+    for row in [*rows, *explanation.death_rows()]:
         percent = 100 * row["seconds"] / total
         table.add_row(
             row["cause"],

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.simulation import simulate
 from emu.problem import Outages
 from emu.report.explanation_tables import causes, improvements, ports
@@ -23,11 +24,17 @@ def rows_of(table: Table) -> list[list[str]]:
 
 def test_causes_and_deaths_sum_to_the_length_of_the_whole_job() -> None:
     """Attempts that ended, and recovery, take as long as the last attempt of a run."""
-    last = simulate(*two_machine_example(2))
+    problem, realization = two_machine_example(2)
+    last = simulate(problem, realization)
     length = last.makespan
     whole = replace(last, outages=Outages(seconds=length, recovery=length / 4))
-    explanation: Any = SimpleNamespace(
-        schedule=whole, simulated=last, chain=critical_path(last)
+    explanation = Explanation(
+        schedule=whole,
+        chain=critical_path(last),
+        simulated=last,
+        apart=(),
+        improvements=(),
+        realization=realization,
     )
     *of_chain, recovery, ended, total = rows_of(causes(explanation))
 

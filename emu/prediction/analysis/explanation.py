@@ -33,6 +33,7 @@ from emu.prediction.analysis.what_if import (
 )
 from emu.prediction.simulation import simulate
 from emu.problem import Outages, Problem, Realization, Schedule
+from emu.problem.changes import TIE
 
 if TYPE_CHECKING:
     from emu.prediction.analysis.what_if import Improvement, Lengths, Stated
@@ -61,6 +62,9 @@ class Explanation:
     """The moves that lead to the best placement found."""
     improvements_then: tuple[Improvement, ...] = ()
     """Changes that would help after the moves, against their makespan; else empty."""
+    again: float | None = None
+    """Seconds of work that a simulated job does again after deaths; None where it is
+    not known, as of a recorded one."""
     notes: tuple[str, ...] = ()
     """Notes for the reader, such as parts of the run that are missing."""
 
@@ -76,19 +80,51 @@ class Explanation:
         """Makespan that the improvements are measured against, seconds."""
         return (self.simulated or self.schedule).makespan
 
+    def death_rows(self) -> list[CauseRow]:
+        """Return the rows of what deaths add, as those of `cause_rows`."""
+        outages = self.schedule.outages
+        rest = outages.seconds - outages.recovery
+        parts = {"recovery": outages.recovery}
+        if self.simulated is not None:
+            # A run's schedule is its last attempt: what is left are those before it.
+            parts["attempts that ended"] = rest
+        elif self.again is None:
+            parts["done again, and what follows"] = rest
+        else:
+            # A simulated one is the job that nobody kills. What follows a death comes
+            # later, and may meet other events.
+            change = rest - self.again
+            if abs(change) <= TIE * self.schedule.makespan:
+                change = 0.0  # of rounding alone
+            parts["done again"] = self.again
+            pace = "takes longer" if change > 0 else "goes faster"
+            parts[f"what follows {pace}"] = change
+
+        return [
+            CauseRow(
+                cause="deaths",
+                what=part,
+                port="",
+                pool="",
+                seconds=seconds,
+                links=0,
+            )
+            for part, seconds in parts.items()
+            if seconds
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Return the documented, stable form; seconds throughout.
 
         ``causes`` sums to ``makespan``; ``apart.parts`` sums to ``apart.seconds``.
         """
         problem = self.schedule.problem
-        emulated = self.simulated is not None
         causes = cause_rows(problem, self.chain)
         content: dict[str, Any] = {
             "version": VERSION,
             "makespan": self.schedule.makespan,
             "replayed_makespan": self.replayed_makespan,
-            "causes": [*causes, *death_rows(self.schedule, emulated=emulated)],
+            "causes": [*causes, *self.death_rows()],
             "ports": port_rows(problem, self.chain),
             "chain": [
                 {
@@ -130,6 +166,7 @@ def explain(
     replayed: Schedule | None = None,
     with_deaths: Lengths | None = None,
     outages: Outages | None = None,
+    again: float | None = None,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Return why ``schedule`` took so long.
@@ -152,6 +189,8 @@ def explain(
         Returns the makespan of a changed run whose job dies; None where none does.
     outages
         Of the simulation that it is compared with; what-ifs keep them, too.
+    again
+        Seconds of work that a simulated job does again after deaths, where known.
     watch
         Is called with what is tried next.
     """
@@ -174,6 +213,7 @@ def explain(
         apart=divergences(schedule, replayed) if replayed is not None else (),
         improvements=(),
         realization=realization,
+        again=again,
         notes=notes,
     )
     # The chain and its parts cost one simulation, what follows about a hundred.
@@ -312,33 +352,6 @@ class ApartRow(TypedDict):
     cause: str
     what: str
     seconds: float
-
-
-def death_rows(schedule: Schedule, *, emulated: bool) -> list[CauseRow]:
-    """Return the rows of what deaths add to a schedule, as those of `cause_rows`."""
-    outages = schedule.outages
-    rest = outages.seconds - outages.recovery
-    parts = {"recovery": outages.recovery}
-    if emulated:
-        # A run's schedule is its last attempt: what is left are those before it.
-        parts["attempts that ended"] = rest
-    else:
-        # A simulated one is the job that nobody kills.
-        parts["done again, and what follows"] = rest
-
-    rows = []
-    for part, seconds in parts.items():
-        if seconds:
-            row = CauseRow(
-                cause="deaths",
-                what=part,
-                port="",
-                pool="",
-                seconds=seconds,
-                links=0,
-            )
-            rows.append(row)
-    return rows
 
 
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[CauseRow]:

@@ -21,7 +21,6 @@ from emu.prediction.analysis.explanation import (
     Explanation,
     apart_rows,
     cause_rows,
-    death_rows,
     explain,
 )
 from emu.prediction.analysis.link_load import LinkContention
@@ -135,17 +134,49 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("emulated", "rest"),
-    [(True, "attempts that ended"), (False, "done again, and what follows")],
+    ("emulated", "again", "rest"),
+    [
+        (True, None, {"attempts that ended": 5.0}),
+        (False, None, {"done again, and what follows": 5.0}),
+        (False, 3.0, {"done again": 3.0, "what follows takes longer": 2.0}),
+        (False, 5.0 + 1e-14, {"done again": 5.0 + 1e-14}),
+        (False, 5.5, {"done again": 5.5, "what follows goes faster": -0.5}),
+    ],
 )
-def test_what_deaths_add_is_recovery_and_a_rest(*, emulated: bool, rest: str) -> None:
+def test_what_deaths_add_is_recovery_and_a_rest(
+    *, emulated: bool, again: float | None, rest: dict[str, float]
+) -> None:
     """A run's schedule is its last attempt, a simulated one the job without deaths."""
-    schedule, _ = schedules()
-    died = replace(schedule, outages=Outages(7.0, 2.0))
+    problem, run = two_machine_example(2)
+    died = replace(simulate(problem, run), outages=Outages(7.0, 2.0))
+    explanation = explain(
+        died, run, "oes", emulated=emulated, helpful=False, again=again
+    )
 
-    rows = death_rows(died, emulated=emulated)
+    causes = explanation.to_json()["causes"]
+    rows = [row for row in causes if row["cause"] == "deaths"]
     seconds = {row["what"]: row["seconds"] for row in rows}
-    assert seconds == {"recovery": 2.0, rest: 5.0}
+    assert seconds == {"recovery": 2.0, **rest}
+
+
+def test_a_death_that_outlasts_a_slow_spell_makes_what_follows_faster() -> None:
+    """The job recovers for 5 s, and misses the 4 s in which its machine is slow."""
+    tasks = [{"name": "w", "time": "100 ms", "pin": "m0"}]
+    text = {
+        "cluster": {"machines": [{"count": 1, "nic": "10 MB/s"}]},
+        "job": {"system": "custom", "iterations": 10, "tasks": tasks},
+        "on_failure": "restart",
+        "recovery": "5 s",
+        "events": [
+            {"at": "0.45 s", "kill": "w"},
+            {"at": "0.6 s", "slow": "m0", "by": 50, "for": "4 s"},
+        ],
+    }
+    found = emu.explain(emu.loads(json.dumps(text)), helpful=False)
+
+    seconds = {row["what"]: row["seconds"] for row in found.death_rows()}
+    assert seconds["done again"] == pytest.approx(0.45)
+    assert seconds["what follows goes faster"] < 0
 
 
 def test_slots_are_named_with_their_machine() -> None:
