@@ -337,9 +337,10 @@ def describe(error: ErrorDetails) -> str:
         if words in {"a mapping", "a list", "text"}:
             words = _describe_value_at(location) or words
         # YAML takes 4 for a number, and on a command line it needs two pairs of quotes.
+        # Without the value: 1.10 in the file is 1.1 by now, and true is True.
         is_bare = isinstance(error.get("input"), bool | int | float)
-        if words == "text" and is_bare:
-            words = f"text, {value} in quotes"
+        if kind == "string_type" and is_bare:
+            words = "text: put it in quotes"
         return f"found {value}, write {words}"
     return f"found {value}: {error['msg']}"
 

@@ -206,11 +206,21 @@ def test_what_namespaces_may_not_have_is_refused(
     assert got.value.key == "lab.congestion_control"
 
 
-def test_a_number_where_text_is_meant_is_put_in_quotes(tmp_path: Path) -> None:
-    path = _changed(("lab", "programs", 1, "env"), {"A": 4}, tmp_path)
+@pytest.mark.parametrize(
+    ("trail", "value"),
+    [
+        (("lab", "programs", 1, "env"), {"A": 4}),
+        (("lab", "until"), 4),  # elsewhere with an example of a name
+    ],
+)
+def test_a_number_where_text_is_meant_is_put_in_quotes(
+    tmp_path: Path, trail: tuple[str | int, ...], value: object
+) -> None:
+    """The value is left out: of 1.10 in a file no more than 1.1 is known."""
+    path = _changed(trail, value, tmp_path)
 
     (error,) = find_lab_errors(path)
-    assert error.problem == "found 4, write text, 4 in quotes"
+    assert error.problem == "found 4, write text: put it in quotes"
 
 
 def test_links_of_a_topology_are_named_by_it_once(tmp_path: Path) -> None:
