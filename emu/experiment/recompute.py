@@ -30,6 +30,7 @@ from emu.experiment.traffic_checks import check_traffic
 from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
+from emu.host.this_host import version_of_emu
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Problem, Realization, Schedule
 from emu.runs import array_files
@@ -305,7 +306,7 @@ def _results(
     # Digests are compared by themselves, and so is the verdict.
     result = _without(run.result, "records", *VERDICT)
     content = _plain(made.content)
-    _drop_shift(run.result, content)
+    _drop_shift(run, content)
     verdict = _check_verdict(run.result, content)
     weights_path = run.path / array_files.NAME
     has_weights = weights_path.exists()
@@ -372,11 +373,13 @@ def _compare_schedules(run: RecordedRun, made: RunResult) -> dict[str, Findings]
     }
 
 
-def _drop_shift(result: Row, content: Result) -> None:
+def _drop_shift(run: RecordedRun, content: Result) -> None:
     """Take the shift of the end out of content where an earlier emu recorded none."""
-    verdict = content["verdict"]
-    if "shift" in result["verdict"]:
+    recorded_verdict = run.result.get("verdict") or {}
+    is_earlier = run.manifest.get("emu") != version_of_emu()
+    if "shift" in recorded_verdict or not is_earlier:
         return
+    verdict = content["verdict"]
     del verdict["shift"]
     actual = content.get("auto_scale", {}).get("actual", {})
     if "error" in actual:

@@ -136,6 +136,30 @@ def test_an_edit_with_digests_of_its_own_is_named(shared: Path, said: str) -> No
     assert (code, said in " ".join(output.split())) == (6, True), output
 
 
+@pytest.mark.parametrize(
+    ("emu", "key", "code"),
+    [("this", "shift", 6), ("0.0.1", "shift", 0), ("0.0.1", "", 6)],
+)
+def test_a_verdict_has_a_shift_unless_an_earlier_emu_wrote_it(
+    shared: Path, emu: str, key: str, code: int
+) -> None:
+    """Take a key, or all, out of the verdict of a run of this emu or an earlier one."""
+    with unpack_shared(shared) as folder:
+        manifest, result = (
+            json.loads((folder / name).read_text())
+            for name in ("manifest.json", "result.json")
+        )
+        if emu != "this":
+            manifest["emu"] = emu
+        result.pop("verdict") if not key else result["verdict"].pop(key)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        (folder / "result.json").write_text(json.dumps(result))
+        forge(folder)
+        found, output = audited(folder)
+    assert (found, f"verdict.{key}" in output) == (code, bool(key and code)), output
+    assert "is damaged" not in output
+
+
 def test_a_run_without_its_digests_is_no_older_one(shared: Path) -> None:
     """Find the scenario's text in the manifest, though result.json has none."""
     with unpack_shared(shared) as folder:
