@@ -94,7 +94,7 @@ def _rounded(number: re.Match[str]) -> str:
     Numbers that somebody stated have fewer digits, however small they are (4e-13 s).
     """
     mantissa = number[0].split("e")[0]
-    digits = mantissa.replace(".", "").lstrip("-0")
+    digits = mantissa.replace(".", "").strip("-0")
     if len(digits) < DIGITS:
         return number[0]
     value = float(number[0])
