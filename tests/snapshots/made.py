@@ -37,9 +37,10 @@ def unpacked(name: str, folder: str) -> None:
     shutil.unpack_archive(EXCHANGE / f"{name}.zip", folder)
 
 
-def run(scenario: str, folder: str) -> None:
+def run(scenario: str, folder: str, iterations: str = "") -> None:
     """Write a run of a scenario, whose volumes were 3 % larger than predicted."""
-    experiment = prepare(load(scenario))
+    changes = {"job.iterations": int(iterations)} if iterations else {}
+    experiment = prepare(load(scenario, changes))
     path, _ = write_run_of(Path(), experiment.problem, experiment.realization)
     path.rename(folder)
 
