@@ -289,23 +289,22 @@ def check_memory(known: DryRun, window: object) -> None:
 def check_messages(experiment: Experiment) -> None:
     """Refuse a flow that sends more than one message takes; it would end the run.
 
-    Raises ScenarioError with its name, and what to change.
+    That of the setup with which a run is to begin, too. Raises ScenarioError with its
+    name, or machines, and what to change; DataError as `setup_to_run`.
     """
+    setup = setup_to_run(experiment)
+    if setup is not None:
+        _check_setup(setup, experiment.scenario)
     scenario = experiment.scenario
-    job = experiment.problem.job
-    byte_scale = scenario.emulation.stated_byte_scale
-    volumes = experiment.realization.volumes
-    largest = float(volumes.max(initial=0.0))
     most = WireLimits().body
-    if largest * byte_scale <= most:
+    edge, sent = _largest_payload(experiment)
+    if sent <= most:
         return
 
-    edge = int(volumes.max(axis=1).argmax())
-    name = job.edge_names[edge]
-    sent = format_size(largest * byte_scale)
+    job = experiment.problem.job
     problem = (
-        f"flow {name} sends {sent} in an iteration, and a message takes "
-        f"{format_size(most)}: "
+        f"flow {job.edge_names[edge]} sends {format_size(sent)} in an iteration, and a "
+        f"message takes {format_size(most)}: "
     )
     source = job.tasks[job.edges[edge].source]
     if _who_trains(scenario)[source.job_name]:
@@ -315,9 +314,39 @@ def check_messages(experiment: Experiment) -> None:
         raise scenario.origin.error(trail, problem)
 
     # Two digits may be a twentieth more.
-    enough = 0.9 * most / largest
+    enough = 0.9 * most / sent * scenario.emulation.stated_byte_scale
     problem += f"write {enough:.2g} or less"
     raise scenario.origin.error(("emulation", "byte_scale"), problem)
+
+
+def _check_setup(setup: Experiment, scenario: Scenario) -> None:
+    """Refuse a setup of a scenario with a flow that is larger than a message."""
+    most = WireLimits().body
+    position, sent = _largest_payload(setup)
+    if sent <= most:
+        return
+
+    job = setup.problem.job
+    machine_of = setup.problem.machine_of_task
+    edge = job.edges[position]
+    sender = machine_of[job.tasks[edge.source].name]
+    receiver = machine_of[job.tasks[edge.destination].name]
+    # These are tensors, as large at any byte scale.
+    raise scenario.origin.error(
+        ("emulation", "setup"),
+        f"{sender} sends {format_size(sent)} to {receiver} before time 0, and a "
+        f"message takes {format_size(most)}: write false: emu simulate has its time",
+    )
+
+
+def _largest_payload(experiment: Experiment) -> tuple[int, float]:
+    """Return the flow with the largest message of a run, by position, and its bytes."""
+    volumes = experiment.realization.volumes
+    if not volumes.size:
+        return 0, 0.0
+    edge = int(volumes.max(axis=1).argmax())
+    byte_scale = experiment.scenario.emulation.stated_byte_scale
+    return edge, float(volumes[edge].max()) * byte_scale
 
 
 def _who_trains(scenario: Scenario) -> dict[str, bool]:
