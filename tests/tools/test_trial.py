@@ -52,7 +52,8 @@ class Carried:
             "replay_error": 0.0, "makespan_error": 0.0, "wall_seconds": 2.0,
             "startup": {"seconds": 1.0},
             "verdict": {
-                "trust": trust, "error": 0.001, "host": vars(HostFigures()),
+                "trust": trust, "error": 0.001, "shift": 0.003,
+                "host": vars(HostFigures()),
                 "guards": [{"guard": "link bytes"}, {"guard": "cause"}],
             },
         }  # fmt: skip
@@ -81,6 +82,7 @@ def test_a_run_that_is_not_trusted_is_tried_again_and_counted(
     assert (trial.scenario, trial.variant) == ("drawn-2", "wall")
     assert trial.expected == experiment.simulate().makespan
     assert trial.guards == "link bytes,cause"
+    assert trial.bound == 0.003
     assert trial.replay_error == 0.0
     assert trial.flow_error == pytest.approx(0.0, abs=1e-9)
     assert (trial.system, trial.shape) == ("custom", "graph")
