@@ -361,6 +361,16 @@ def end(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(CLOCKS_NAME, makespan, text)
 
 
+def _last_answer(evidence: Evidence) -> float:
+    """Return when all processes had told their records, no sooner than a run's end."""
+    seconds = [evidence.schedule.makespan]
+    for figures in evidence.statistics.values():
+        if "answered" in figures:
+            _, most = figures["answered"]
+            seconds.append(most / evidence.time_scale)
+    return max(seconds)
+
+
 CONNECTIONS = "connections"
 #: Counts of a connection that never fall.
 _GROWING = (
@@ -377,9 +387,10 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding where counts of a connection fall, or a flow waited too long.
 
     Bytes of a flow between machines wait behind a lost segment no longer than from its
-    beginning to its end, and to be read no longer than from its beginning to the end of
-    the run: a reader that is late on a busy host moves no arrival. What stays on a
-    machine takes no time, though sockets carry it.
+    beginning to its end, and to be read no longer than from its beginning until all
+    processes have told their records: a reader that is late on a busy host moves no
+    arrival, and no end of a run. What stays on a machine takes no time, though sockets
+    carry it.
     """
     states = evidence.connections
     waits = evidence.waits
@@ -405,8 +416,8 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
     flow_edge, flow_iteration = schedule.flows().T
     is_between_machines = np.zeros(schedule.flow_end.shape, np.bool_)
     is_between_machines[flow_edge, flow_iteration] = True
-    run_end = np.full_like(schedule.flow_end, schedule.makespan)
-    latest_ends = {"hole": schedule.flow_end, "unread": run_end}
+    last_reads = np.full_like(schedule.flow_end, _last_answer(evidence))
+    latest_ends = {"hole": schedule.flow_end, "unread": last_reads}
     for name, latest in latest_ends.items():
         seconds = (latest - schedule.flow_start) * evidence.time_scale
         excess = evidence.grid(waits, name) - seconds

@@ -54,6 +54,23 @@ def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None
     assert "waited 0.01 s longer than can be (unread)" in finding
 
 
+def test_last_bytes_may_be_read_until_a_process_tells_its_records() -> None:
+    schedule, _ = golden()
+    edge, iteration = schedule.flows()[0].tolist()
+    states = np.zeros(0, CONNECTION_ROWS)
+    until_end = (schedule.makespan - schedule.flow_start[edge, iteration]) * TIME_SCALE
+    unread = np.array([(edge, iteration, 0.0, 0.0)], WAIT_ROWS)
+    unread["unread"] = until_end + 0.01
+    end = schedule.makespan * TIME_SCALE
+    answers = {"s0": [end, end + 0.004], "w0": [end, end + 0.01], "ps0": [end, end]}
+    statistics = {name: {"answered": answer} for name, answer in answers.items()}
+    late = {"connections": states, "waits": unread, "statistics": statistics}
+    assert said(schedule, **late) == []
+    statistics["w0"]["answered"] = [end, end + 0.005]
+    (finding,) = said(schedule, **late)
+    assert "waited 0.005 s longer than can be (unread)" in finding
+
+
 def test_what_stays_on_a_machine_may_wait_for_its_socket() -> None:
     """It takes no time, and a loopback that is late takes some."""
     schedule, _ = golden()
