@@ -239,7 +239,7 @@ def test_what_changes_an_advice_is_a_crossover(monkeypatch: pytest.MonkeyPatch) 
 def test_the_rate_whose_half_saves_most_is_named_with_its_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 8 s half an aggregation's time saves 2, and half the others less."""
+    """Half an aggregation's time saves 2 of 8 s, and half the others less."""
     found = SimpleNamespace(scenario=scenario_of())
     choices: Any = [SimpleNamespace(answer=found), SimpleNamespace(answer=None)]
     levers = _Levers(None, choices)  # type: ignore[arg-type]

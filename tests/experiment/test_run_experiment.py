@@ -1,4 +1,4 @@
-"""What a run over sockets refuses before it starts a process."""
+"""Refusals of a run over sockets before it starts a process."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_the_fullest_process_and_the_least_limit_are_named() -> None:
 
 
 def test_a_run_is_held_against_its_trial_by_all_that_its_end_may_be_off() -> None:
-    """What came late moved it by 0.2 %, and 0.3 % have no reason."""
+    """Lateness moved the end by 0.2 %, and 0.3 % have no reason."""
     effect = HostEffect(100.5, repeated=100.2, punctual=100.0, simulated=100.2)
     verdict = decide(
         effect,

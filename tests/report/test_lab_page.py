@@ -101,7 +101,7 @@ def test_the_page_of_a_lab_says_what_happened(run: Path) -> None:
 
 
 def test_who_sent_to_whom_is_a_row_with_its_lengths_and_answers(run: Path) -> None:
-    """What a asks is answered after a second, in 10 ms; nothing answers b."""
+    """Draw a that is answered in 10 ms, after a second, and b that nothing answers."""
     programs = lab_json()["programs"]
     table = _talks(talks_of(programs, read_traffic(run)))
 

@@ -1,4 +1,4 @@
-"""What no command writes within this process: runs, labs and traces of programs.
+"""Inputs that no command writes within this process: runs, labs, programs' traces.
 
 Each function is a command of transcripts, `$ make NAME WORDS`.
 """

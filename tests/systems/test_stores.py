@@ -335,7 +335,7 @@ def test_a_row_has_its_stores_on_machines_of_their_own() -> None:
 
 
 def test_workers_stand_on_the_machines_without_a_store_that_have_room() -> None:
-    """Of five machines that could have both, one has no core for a worker."""
+    """Five machines could have both; one has no core for a worker."""
     document = {
         "cluster": {
             "machines": [

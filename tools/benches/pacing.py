@@ -12,9 +12,10 @@ bytes that arrived in any 10 ms beyond what the port carries.
 
 A sender looks every 2 ms (`QUANTUM`) and sends at once what its rate carried since, if
 that is 4 KB. So bytes count as even over as long before they came: a portion that
-straddled the end of a window of 50 ms counted whole, and was 2 % of it. What a sender
-catches up after a pause is a burst all the same. Notes say for how long the hypervisor
-kept a core meanwhile: what stands still then is late, whoever paces it.
+straddled the end of a window of 50 ms counted whole, and was 2 % of it. A burst within
+2 ms is not seen so; what a sender catches up after a longer pause is. Notes say for how
+long the hypervisor kept a core meanwhile: what stands still then is late, whoever paces
+it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,6 @@ RATES = {1.0: 0.0005, 0.05: 0.005, 0.01: 0.03}
 ONE = {50: 0.2, 90: 0.4}
 MANY = {0.0: {90: 0.3, 99: 0.6, 100: 1.0}, 0.6: {90: 0.4, 99: 1.5}}
 PORT = 125e6
-#: What the buckets of its 4 flows may let go at once, as a share of its 10 ms.
-_BUCKETS = 4 * Pace().lead_bytes / (0.01 * PORT)
 FRESH = 0.02
 #: Bytes that a sender collects at least.
 PORTION = Pace().lead_bytes / lib.PARTS_OF_LEAD
@@ -252,7 +251,7 @@ def port(seconds: float) -> Figure:
     note = f"mean {over.mean():.3g}, p50 {p50:.3g}, p99 {p99:.3g} of {over.size}"
     note += words_of(stolen)
     what = "full port, any 10 ms: beyond"
-    return Figure(what, float(over.max()), "%", 100 * _BUCKETS, note=note)
+    return Figure(what, float(over.max()), "%", 1.0, note=note)
 
 
 def pacing(seconds: float) -> Iterator[Figure]:

@@ -106,7 +106,7 @@ def test_settings_of_every_one_of_several_jobs_are_looked_at(wrong_job: str) -> 
 
 
 def test_settings_of_a_job_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 1,000 processes each gets them: they were packed for every one."""
+    """Check a job's settings once, though each of 1,000 processes gets them."""
     problem, realization = two_machine_example(3)
     job = replace(problem.job, settings={"system": "mine", "page": 4})
     problem = replace(problem, job=job)

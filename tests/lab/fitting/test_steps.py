@@ -410,7 +410,7 @@ def test_a_kernel_holds_what_was_on_its_way() -> None:
 
 
 def test_a_request_is_the_last_one_of_most_iterations() -> None:
-    """Of two notes the second is answered; once the first stood still for 3 s."""
+    """Answer the second of two notes; once the first stood still for 3 s."""
     rng = np.random.default_rng(2)
     a, b = (0, 0), (1, 0)
     begin = np.linspace(0.0, 23 * 0.4, 24)
@@ -435,7 +435,7 @@ def test_a_request_is_the_last_one_of_most_iterations() -> None:
 
 
 def test_a_message_begins_amid_the_last_packet_of_the_one_before() -> None:
-    """Of six packets the second has 30 bytes of its first call, the fifth 60."""
+    """Six packets: the second has 30 bytes of the first call, the fifth 60."""
     time = np.array([0.0, 0.001, 0.002, 1.0, 1.001, 2.0])
     sent = Sent(
         call=np.array([0, 0, 1, 2, 2, 3]),

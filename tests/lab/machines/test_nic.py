@@ -152,7 +152,7 @@ def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
     ],
 )
 def test_a_queue_that_no_nic_has_is_refused(queue: float, words: str) -> None:
-    """Of two segments at least, each 0.5 ms of its rate, and 2^32 bytes at most."""
+    """Hold a queue to two segments at least (0.5 ms each) and to 2^32 bytes."""
     with pytest.raises(ValueError, match=words):
         plan_nic(1.25e7, Sharing.FAIR, queue=queue)
 
