@@ -55,8 +55,7 @@ class Learning:
 
     def is_slow(self, leader: Learning) -> bool:
         """Return True for a rate that is several times as slow as another one."""
-        early_looks = ceil(len(leader.levels) / _SLOWER)
-        early = max(early_looks, 1)
+        early = ceil(len(leader.levels) / _SLOWER)
         level = leader.levels[:early].max(initial=0.0)
         return self.level < float(level)
 

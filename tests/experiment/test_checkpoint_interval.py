@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.experiment.checkpoint_interval import (
+    Intervals,
+    _list_machines,
     _mean,
     _with_interval,
     copies_line,
@@ -123,3 +127,41 @@ def test_copies_cost_what_they_delay_the_job() -> None:
     assert line.endswith(f", {100 * longer / free:.3g} %, beside none")
     assert copies_line(ready("every: 5 iterations"), 1.0) == []
     assert not_sought(stated.scenario) == []
+
+
+def test_an_interval_without_progress_has_no_mean() -> None:
+    found = Intervals(
+        young=3.0,
+        daly=2.5,
+        best=2,
+        means={2: 9.0, 7: math.inf},
+        between=40.0,
+        iteration=0.5,
+        takes=0.25,
+        stated=7,
+    )
+    assert found.to_json()["means"] == {"2": 9.0, "7": None}
+    assert found.line() == (
+        "a checkpoint every 2 iterations would be best: 9 s over 64 draws, no end with "
+        "every 7; Young 3, Daly 2.5 with a death each 40 s and 250 ms a checkpoint"
+    )
+
+
+def test_machines_are_those_of_all_tasks_of_processes() -> None:
+    """One process has tasks on two machines; no process has the last task."""
+    names = ["a", "b", "c", "d"]
+    job = SimpleNamespace(
+        tasks=[SimpleNamespace(name=name) for name in names],
+        processes={"p": (0, 1), "q": (2,)},
+    )
+    experiment: Any = SimpleNamespace(
+        problem=SimpleNamespace(job=job),
+        tasks={"a": "m0", "b": "m1", "c": "m1", "d": "m2"},
+    )
+    assert _list_machines(experiment) == {"m0", "m1"}
+
+
+def test_intervals_are_within_the_length_of_the_job() -> None:
+    found = intervals(ready("every: 5 iterations, takes: 30 ms", iterations=9))
+    assert found is not None
+    assert (min(found.means), max(found.means)) == (1, 9)

@@ -338,7 +338,14 @@ def test_a_crossover_and_its_estimate_are_two_changes_along_one_key(
     monkeypatch.setattr(crossover, "measure", measured)
     monkeypatch.setattr(crossover, "as_variant", lambda *row: row)
     values = Values.between("1", "100")
-    found = find_crossover(cast("Any", None), "job.x", ("a", "b"), values)
+    told: list[str] = []
+    none = cast("Any", None)
+    found = find_crossover(none, "job.x", ("a", "b"), values, told.append)
+    assert told[:3] == [
+        "job.x 1, value 1",
+        "job.x 100, value 2",
+        "job.x 10, value 3",
+    ]
 
     assert (found.below.value, found.above.value) == (40, 41)
     assert (found.below.best.system, found.above.best.system) == ("a", "b")
@@ -370,3 +377,21 @@ def test_an_error_of_another_key_is_told_as_it_is(
     with pytest.raises(ScenarioError) as found:
         find_crossover(loads(TEXT), "job.model.hidden", names, values)
     assert found.value is error
+
+
+def test_values_are_whole_where_both_ends_are_and_have_no_unit() -> None:
+    assert Values.between("1", "4") == Values(1.0, 4.0, whole=True)
+    assert Values.between("1.5", "4") == Values(1.5, 4.0)
+    assert Values.between("1", "4.5") == Values(1.0, 4.5)
+    assert Values.between("1 s", "4 s") == Values(1.0, 4.0, "s")
+    assert Values.around(0.5) == Values(0.03125, 8.0)
+    nic = {"in": "2 Gbit/s", "out": "2 Gbit/s"}
+    assert Values.around(nic) == Values(0.125, 32.0, "Gbit/s")
+    with pytest.raises(ValueError, match="is no number"):
+        Values.around({**nic, "out": "3 Gbit/s"})
+    with pytest.raises(ValueError, match="must be more than 0 and less"):
+        Values.between("0", "4")
+
+    assert repr(Values(1, 9, whole=True).write(4.0)) == "4"
+    assert repr(Values(1, 9).write(4.5)) == "4.5"
+    assert Values(1, 9, "s").write(1.23456789) == "1.23457 s"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from emu.experiment.levers import Lever, list_levers
+from emu.experiment.levers import Lever, _list_network, list_levers
 from emu.scenario import Scenario, load
 from emu.scenario.scenario_file import loads
 
@@ -168,3 +169,29 @@ def test_a_latency_is_written_where_it_holds_already(
     _, found = levers()
     lever = found["latency of NICs"]
     assert lever.words(seconds) == f"latency of NICs {written}"
+
+
+def test_a_network_of_links_alone_has_no_latency_of_nics() -> None:
+    """Machines that have no NIC are joined by links, each of which is faster."""
+    nic = SimpleNamespace(inward=0.0, outward=0.0)
+    cluster: Any = SimpleNamespace(
+        machines=[SimpleNamespace(nic=nic)],
+        links=[SimpleNamespace(bandwidth=3e6), SimpleNamespace(bandwidth=5e6)],
+        racks=[],
+    )
+    (network,) = _list_network(cluster)
+    assert network.name == "network"
+    assert network.edit(2.0) == {
+        "cluster.links[0].bandwidth": "48 Mbit/s",
+        "cluster.links[1].bandwidth": "80 Mbit/s",
+    }
+    cluster.links = []
+    assert [*_list_network(cluster)] == []
+
+
+def test_where_a_file_states_no_latency_it_is_tried_around_a_microsecond() -> None:
+    machines = [{"name": "a", "nic": "1 Gbit/s", "device": "quick"}]
+    scenario = load(loads(json.dumps(FILE)), {"cluster": {"machines": machines}})
+    found = {lever.name: lever for lever in list_levers(scenario, priced=False)}
+    assert found["latency of NICs"].ends == pytest.approx([6.25e-8, 1.6e-5])
+    assert "the dearest machines" not in found

@@ -82,3 +82,141 @@ def test_rows_that_train_at_no_rate_of_their_own_get_the_best_one(
     assert found.settings == {KEY: 0.2}
     assert found.grid == {KEY: [0.05, 0.2]}
     assert not found.exact
+
+
+def learning_of(rate: float, levels: Sequence[float]) -> Learning:
+    """Return a rate that holds these levels, one more pass each."""
+    return Learning(rate, np.array(levels))
+
+
+def test_a_rate_is_slow_where_it_stands_below_a_third_of_the_leaders_way() -> None:
+    """Of four levels of the leader the first two are its first third."""
+    leader = learning_of(0.1, [0.1, 0.2, 0.5, 0.6])
+    assert not learning_of(0.3, [0.05, 0.2, 0.1]).is_slow(leader)
+    assert learning_of(0.3, [0.05, 0.19, 0.1]).is_slow(leader)
+    assert not learning_of(0.3, [0.1]).is_slow(learning_of(0.1, [0.1]))
+    assert not learning_of(0.3, []).is_slow(learning_of(0.1, []))
+
+
+class Race:
+    """Trainings that were asked for, each of which holds so much more after a pass.
+
+    Parameters
+    ----------
+    gains
+        Accuracy of a pass, by rate.
+    arrivals
+        Pass in which a rate reaches the target.
+    """
+
+    def __init__(self, gains: dict[float, float], arrivals: dict[float, int]) -> None:
+        self.gains = gains
+        self.arrivals = arrivals
+        self.asked: list[tuple[float, int]] = []
+
+    def train(self, _: Any, __: Target, rate: float, passes: int) -> Learning:
+        """Return a rate as far as it was asked for."""
+        self.asked.append((rate, passes))
+        levels = np.arange(1, passes + 1, dtype=np.float64) * self.gains[rate]
+        arrival = self.arrivals.get(rate, math.inf)
+        if arrival > passes:
+            return Learning(rate, levels)
+        return Learning(rate, levels, steps=3.0 * arrival, passes=arrival)
+
+
+def race(
+    monkeypatch: pytest.MonkeyPatch,
+    gains: Sequence[float],
+    steps_per_pass: int = 3,
+    **arrivals: int,
+) -> Race:
+    """Return trainings at 0.01, 0.003, 0.03, 0.1, 0.3, ... in place of real ones."""
+    rates = [0.01, 0.003, 0.03, 0.1, 0.3, 1.0, 0.001]
+    passes = {float(rate.replace("_", ".")): count for rate, count in arrivals.items()}
+    trainings = Race(dict(zip(rates, gains, strict=False)), passes)
+    monkeypatch.setattr(learning_rates, "_train", trainings.train)
+    monkeypatch.setattr(learning_rates, "count_steps", lambda _: steps_per_pass)
+    monkeypatch.setattr(learning_rates, "rate_of", lambda _: 0.01)
+    return trainings
+
+
+PLAIN: Any = None
+
+
+def test_rates_that_are_far_behind_are_trained_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After 4, 12 and 36 passes; nobody reaches the target in the 40 that there are."""
+    found = race(monkeypatch, [0.002, 0.001, 0.01, 0.004])
+    learning_rates.find_rate(PLAIN, Target(0.9, within=40))
+    first = [(rate, 4) for rate in (0.01, 0.003, 0.03, 0.1)]
+    assert found.asked == [*first, (0.03, 12), (0.03, 36), (0.03, 40)]
+
+    # A rung has 12 steps at least, and is none where it is the whole length.
+    few = race(monkeypatch, [0.002, 0.001, 0.01, 0.004], steps_per_pass=2)
+    learning_rates.find_rate(PLAIN, Target(0.9, within=12))
+    assert few.asked == [(rate, 12) for rate in (0.01, 0.003, 0.03, 0.1)]
+
+
+def test_a_leader_that_stands_still_brings_the_others_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Less than 0.5 % from 4 to 12 passes: all are trained again, and go on."""
+    found = race(monkeypatch, [0.0, 0.0001, 0.0, 0.0])
+    found.gains = dict.fromkeys(found.gains, 0.0)
+    levels = {0.01: [0.2], 0.003: [0.1], 0.03: [0.3], 0.1: [0.25]}
+
+    def train(_: Any, __: Target, rate: float, passes: int) -> Learning:
+        found.asked.append((rate, passes))
+        most = levels[rate][0]
+        return Learning(rate, np.linspace(0.9 * most, most, passes))
+
+    monkeypatch.setattr(learning_rates, "_train", train)
+    learning_rates.find_rate(PLAIN, Target(0.9, within=20))
+    first = [(rate, 4) for rate in (0.01, 0.003, 0.03, 0.1)]
+    leader = [(0.03, 12), (0.01, 12), (0.003, 12), (0.1, 12)]
+    # The best one leads the next rung, and nobody is left out of it.
+    last = [(0.03, 20), (0.1, 20), (0.01, 20), (0.003, 20)]
+    assert found.asked == [*first, *leader, *last]
+
+
+def test_a_rate_that_arrives_bounds_the_others_by_the_looks_that_make_it_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At 0.01 in pass 9; at 0.03 in 7; 0.1 comes no sooner, and 0.3 is not tried."""
+    found = race(monkeypatch, [0.01] * 4, **{"0_01": 9, "0_03": 7, "0_1": 8})
+    rates = learning_rates.find_rate(PLAIN, Target(0.9, within=40))
+    first = [(rate, 4) for rate in (0.01, 0.003, 0.03, 0.1)]
+    # All are as near after 4 passes, in the order in which they were tried.
+    second = [(0.01, 12), (0.003, 11), (0.03, 11), (0.1, 9)]
+    assert found.asked == [*first, *second]
+    assert rates.best.rate == 0.03
+
+
+def test_rates_beyond_the_best_one_are_tried_for_a_pass_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At 0.1 in pass 4, at 0.3 in 3, and at 1 in no fewer than that."""
+    found = race(monkeypatch, [0.01] * 6, **{"0_1": 4, "0_3": 3})
+    rates = learning_rates.find_rate(PLAIN, Target(0.9, within=40))
+    first = [(rate, 4) for rate in (0.01, 0.003, 0.03, 0.1)]
+    assert found.asked == [*first, (0.3, 4), (1.0, 4)]
+    assert rates.best.rate == 0.3
+
+    kept = race(monkeypatch, [0.01], **{"0_01": 30})
+    learning_rates.find_rate(PLAIN, Target(0.9, within=40), most=9.7, keep=True)
+    # 9 passes are of use, and two looks make it sure.
+    assert kept.asked == [(0.01, 4), (0.01, 11)]
+
+
+def test_no_more_than_three_rates_beyond_the_grid_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = [0.01, 0.003, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    trainings = Race(dict.fromkeys(rates, 0.0), {})
+    trainings.gains = {rate: rate / 100 for rate in rates}
+    monkeypatch.setattr(learning_rates, "_train", trainings.train)
+    monkeypatch.setattr(learning_rates, "count_steps", lambda _: 3)
+    monkeypatch.setattr(learning_rates, "rate_of", lambda _: 0.01)
+    learning_rates.find_rate(PLAIN, Target(0.9, within=4))
+    assert [rate for rate, _ in trainings.asked] == rates[:7]
