@@ -84,7 +84,7 @@ class ScaleSearch:
         """Return the factor by which the worse of the aims is missed, 1 if just met."""
         late = 0.0
         # A limit of 1 lets all be late, and none are counted then.
-        if self.max_late_flows < 1 and trial.late_flows:
+        if self.max_late_flows < 1:
             late = trial.late_share / max(self.max_late_flows, 1e-9)
         error = trial.error / (_MARGIN * self.max_error)
         return max(error, late)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,3 +188,67 @@ def test_a_trial_is_a_run_of_some_iterations() -> None:
     assert trial.cost > trial.wall > 0
     assert 0 < trial.cpu_busy <= 1
     assert 0 <= trial.late_flows <= trial.flows == 9
+
+
+class Clock:
+    """Stands for `time`: moves by what each trial costs."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """Return the present reading."""
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("budget", "asked"),
+    [
+        (40.0, [(0.1, 5), (4.0, 2)]),
+        (51.0, [(0.1, 5), (4.0, 2), (8.0, 1)]),
+        (17.0, [(0.1, 5), (4.0, 1)]),
+        (16.0, [(0.1, 5)]),
+    ],
+)
+def test_trials_are_as_long_as_the_rest_of_the_budget_allows(
+    budget: float, asked: list[tuple[float, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iteration takes 4 s at scale 1: 5 of them take 2 s at 0.1, 2 take 32 at 4.
+
+    A start takes 1 s; the clock runs from the second trial on, which costs 17 s.
+    """
+    clock = Clock()
+    found: list[tuple[float, int]] = []
+
+    def at(_: object, scale: float) -> float:
+        return scale
+
+    def run(part: tuple[float, int], _: object) -> ScaleTrial:
+        found.append(part)
+        cost = 17.0 if len(found) > 1 else 500.0
+        clock.now += cost
+        return ScaleTrial(part[0], part[1], cost, cost - 1.0, 0.1, 1.0, 1, 9)
+
+    monkeypatch.setattr(under_test, "time", clock)
+    monkeypatch.setattr(under_test, "_at", at)
+    monkeypatch.setattr(under_test, "shorten", lambda scale, count: (scale, count))
+    monkeypatch.setattr(under_test, "try_out", run)
+    emulation = SimpleNamespace(trial_budget=budget)
+    job = SimpleNamespace(iterations=3)
+    experiment: Any = SimpleNamespace(
+        scenario=SimpleNamespace(emulation=emulation),
+        problem=SimpleNamespace(job=job),
+    )
+    scales = iter([4.0, 8.0, None])
+    search: Any = SimpleNamespace(makespan=12.0, next=lambda _: next(scales))
+    told: list[ScaleTrial] = []
+    trials = under_test._trials(experiment, search, 0.1, told.append, ())
+    assert found == asked
+    assert told == trials
+
+
+def test_the_median_of_what_is_sent_decides_the_byte_scale() -> None:
+    """Of four the upper one in the middle; what sends nothing does not count."""
+    assert choose_byte_scale([80.0, 10.0, 40.0, 20.0]) == 25_000.0
+    assert choose_byte_scale([0.0, 10.0, 20.0, 0.0, 40.0]) == 50_000.0
+    assert choose_byte_scale([2.0, 3.0, 1e4]) == 3200.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from emu.experiment.expectations import (
     list_unchecked,
     punctual,
 )
+from emu.problem import Outages
 from emu.scenario import prepare
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.scenario_file import loads
@@ -192,3 +194,30 @@ def test_ranges_are_written_back() -> None:
     scenario = expecting(stated)
 
     assert loads(str(scenario.to_json()).replace("'", '"')) == scenario
+
+
+def test_a_gap_is_of_a_job_that_takes_time_and_does_not_die() -> None:
+    ready = prepare(expecting("gap: 1 %"))
+    schedule = ready.simulate()
+    found = figures_of_simulation(schedule, ready.realization)
+    assert found == {"makespan": 1.0, "gap": 0.0, "bytes": 0.0}
+    deaths = replace(schedule, outages=Outages(3.0, 2.0))
+    found = figures_of_simulation(deaths, ready.realization)
+    assert found == {"makespan": 4.0, "gap": None, "bytes": 0.0}
+
+    nothing = prepare(loads(FILE.replace("1 s", "0 s")))
+    schedule = nothing.simulate()
+    found = figures_of_simulation(schedule, nothing.realization)
+    assert found == {"makespan": 0.0, "gap": None, "bytes": 0.0}
+
+
+def test_on_time_nothing_is_held_against_a_bound_of_none() -> None:
+    late = {"verdict": {"on_time_makespan": 12.0}, "predicted_makespan": 0.0}
+    found = punctual(late)
+    assert (found["makespan_error"], found["gap"]) == (0.0, None)
+
+
+def test_the_loss_of_a_training_that_diverged_is_beyond_all_limits() -> None:
+    diverged = {**RESULT, "diverged": 3}
+    (miss,) = find_misses(of(loss=1e9), diverged)
+    assert miss == "training loss is inf, expected at most 1000000000.0000"

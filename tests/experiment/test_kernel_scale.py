@@ -17,7 +17,7 @@ from emu.experiment.auto_scale import (
     with_scales,
 )
 from emu.experiment.scale_search import SHORTEST, ScaleChoice
-from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing
+from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
 from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
@@ -156,3 +156,34 @@ def test_a_host_that_is_too_slow_is_named(*, delay: float, slow: bool) -> None:
     }
     (fact,) = [fact for fact in run_facts(result) if fact.label == "time scale"]
     assert ("too slow" in fact.note) == slow
+
+
+def test_cores_are_busy_with_ends_and_segments_of_the_narrowest_nics() -> None:
+    """Two flows over a NIC of 1 MB/s and one over 4 MB/s, of 3, 5 and 8 MB.
+
+    At scale 2 they carry half, in segments of that rate; three iterations are the same.
+    """
+    a, b, c = Machine("a", 4e6, 1e6), Machine("b", 4e6, 4e6), Machine("c", 9e6, 9e6)
+    edges = Edge(0, 1), Edge(0, 2), Edge(1, 2)
+    tasks = Task("s", "task"), Task("t", "task"), Task("u", "task")
+    job = Job(tasks, edges, 3)
+    problem = Problem(Cluster((a, b, c)), job, Placement((0, 1, 2)))
+    volumes = np.repeat([[3e6], [5e6], [8e6]], 3, axis=1)
+    spent = Realization(np.full((3, 3), 0.5), volumes)
+    schedule = simulate(problem, spent, "maxmin")
+    costs = KernelCosts(schedule, byte_scale=2.0, cores=3, sharing=Sharing.FAIR)
+
+    slow = plan_nic(1e6, Sharing.FAIR).segment
+    quick = plan_nic(4e6, Sharing.FAIR).segment
+    assert slow != quick
+    segments = 3 * (2.0 * 8e6 / slow + 2.0 * 8e6 / quick)
+    ends = 9 + 9
+    work = ends * 1e-3 + segments * 5.4e-5
+    busy = work / (schedule.makespan * 2.0 * 3)
+    assert costs.busy(2.0) == pytest.approx(busy)
+    forecast = costs.forecast(2.0)
+    assert forecast.cpu_busy == pytest.approx(busy)
+    assert forecast.hops == costs.hops > 0
+    delay = costs.hops * 2.5e-3 / (2.0 * schedule.makespan)
+    assert forecast.delay == pytest.approx(delay)
+    assert costs.most == pytest.approx(2e6 / SLOWEST)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -181,3 +182,54 @@ def test_a_profile_that_is_refused_leaves_no_run_directory(
 
     assert done.exit_code == RunUntrusted.exit_code
     assert list(tmp_path.iterdir()) == []
+
+
+def test_load_up_to_a_limit_is_no_warning_and_no_refusal() -> None:
+    said: list[str] = []
+    at_limits = HostLoad(0.05, 0.02, 0.03, 0.01)
+    check_load(at_limits, said.append, force=False)
+    assert said == []
+    assert at_limits.causes() == []
+    much = HostLoad(others=0.07, waits=0.2, steal=0.1, clock=0.05)
+    check_load(much, said.append, force=False)
+    # The worst first, and nothing at the limit.
+    assert [cause.split()[0] for cause in much.causes()] == ["work", "the", "other"]
+    assert len(said) == 1
+    assert (much.worst, at_limits.worst) == (0.2, 0.05)
+
+
+class Counters(NamedTuple):
+    """Counters of a host with their names, as `cpu_times` returns them."""
+
+    user: float
+    idle: float
+    steal: float
+
+
+def test_load_is_what_cores_did_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four cores for 10 s: 24 idle, 4 stolen, 9 busy, of which 5 this loop.
+
+    A loop takes 0.2 s of CPU at best, and 0.25 s at the median of three.
+    """
+    counters = iter([Counters(7.0, 100.0, 3.0), Counters(16.0, 124.0, 7.0)])
+    # At the start, twice per loop, and at the end.
+    threads = iter([0.0, 1.0, 1.25, 2.0, 2.2, 3.0, 3.3, 6.0])
+    # Start, before each of four looks, and the end.
+    walls = iter([50.0, 50.1, 50.2, 50.3, 60.0, 60.0])
+    processes = iter([1.0, 6.0])
+    clock = SimpleNamespace(
+        monotonic=lambda: next(walls),
+        thread_time=lambda: next(threads),
+        process_time=lambda: next(processes),
+    )
+    monkeypatch.setattr(profiling, "time", clock)
+    monkeypatch.setattr(profiling, "cpu_times", lambda: next(counters))
+    monkeypatch.setattr(profiling, "usable_cores", lambda: 4)
+    monkeypatch.setattr(profiling, "_STEPS", 1)
+    found = host_load(10.0)
+    assert found.others == pytest.approx(4.0 / 40.0)
+    assert found.waits == pytest.approx(0.4)
+    assert found.steal == pytest.approx(0.1)
+    assert found.clock == pytest.approx(0.25)

@@ -166,3 +166,54 @@ def test_what_was_predicted_stands_beside_what_came() -> None:
     assert beside["predicted"]["wall_seconds"] == 200.0
     assert beside["predicted"]["late_flows"] == pytest.approx(0.025)
     assert beside["actual"] == actual
+
+
+def test_aims_are_missed_by_the_worse_of_both() -> None:
+    """Half of 1 % and 5 % of the flows are just met."""
+    trial = replace(on_a_host(1.0, 0.5), error=0.002, late_flows=30)
+    assert SEARCH.miss_factor(trial) == pytest.approx(0.6)
+    assert SEARCH.miss_factor(replace(trial, error=0.006)) == pytest.approx(1.2)
+    careless = replace(SEARCH, max_late_flows=1.0)
+    all_late = replace(trial, late_flows=FLOWS)
+    assert careless.miss_factor(all_late) == pytest.approx(0.4)
+    strict = replace(SEARCH, max_late_flows=0.0)
+    assert strict.miss_factor(replace(trial, late_flows=1)) == pytest.approx(1e6)
+    assert strict.miss_factor(replace(trial, late_flows=0)) == pytest.approx(0.4)
+
+
+def test_an_aim_that_is_just_met_is_met() -> None:
+    met = on_a_host(2.0, 2.0)
+    assert SEARCH.miss_factor(met) == 1.0
+    assert SEARCH.choice([met]).taken is met
+    # A trial at the scale of one that missed is no better than that.
+    missed = replace(met, late_flows=FLOWS)
+    assert SEARCH.choice([missed, met]).taken is None
+
+
+def test_neighbours_are_taken_as_one_and_gains_have_to_pay_twice() -> None:
+    missed = on_a_host(2.0, 2.5, cost=1.0)
+    assert SEARCH.next([missed, on_a_host(3.0, 2.5, cost=1.0)]) is None
+    assert SEARCH.next([missed, on_a_host(3.5, 2.5, cost=1.0)]) == 2.7
+    # From scale 4 to 2 it saves 200 s, for twice 100.
+    assert SEARCH.next([on_a_host(4.0, 0.1, cost=100.0)]) is None
+
+
+@pytest.mark.parametrize("number", [0, 1, None])
+def test_a_choice_is_read_back_with_its_trial(number: int | None) -> None:
+    """What is taken is the trial of its scale, where it met the aims."""
+    trials = (on_a_host(2.0, 4.0), on_a_host(8.0, 4.0))
+    taken = None if number is None else trials[number]
+    scale = 8.0 if taken is None else taken.time_scale
+    choice = ScaleChoice(trials, scale, taken)
+    assert ScaleChoice.from_json(choice.to_json()) == choice
+    if number is None:
+        assert choice.sentence(30.0) == (
+            "no trial met max_error and max_late_flows; time scale 8 is untried "
+            "(emulation.trial_budget is 30 s)"
+        )
+        assert choice.beside(3.0, {"error": 1.0}) == {
+            "predicted": {"wall_seconds": 3.0},
+            "actual": {"error": 1.0},
+        }
+    else:
+        assert choice.sentence(30.0) == ""
