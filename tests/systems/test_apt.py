@@ -157,6 +157,11 @@ def test_counts_of_shares_are_those_of_shares_that_are_split(
     counted = count_strategies(data, plan, STRATEGIES, 2)
     train = plan.walk(data)
     owner = np.asarray(data.owner)
+    for strategy in STRATEGIES[1:]:
+        least = count_least(data, plan, strategy, 2)
+        # Whoever owns a destination has it in its share; of columns all have all.
+        np.testing.assert_array_equal(least.destinations, counted[strategy].own)
+        assert not any(counts.any() for counts in (least.edges, least.inputs))
     for strategy in STRATEGIES:
         counts = counted[strategy]
         for number in range(2):

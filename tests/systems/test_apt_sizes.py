@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.systems.apt.shares import ShareCounts
 from emu.systems.apt.volumes import CountedJob
+from emu.systems.device_memory import ROWS
 from emu.systems.p3.operations import _Phases, split_layer
 from emu.systems.p3.volumes import SplitModel
 
@@ -25,21 +27,52 @@ SHARES = ShareCounts(
     rows=np.array([[[100.0], [200.0]], [[300.0], [400.0]]]),
 )
 SAMPLES = (
-    (SampleCounts((1, 2), edges=50, seeds=2, outputs=9, first_edges=30),),
-    (SampleCounts((3, 4), edges=80, seeds=3, outputs=11, first_edges=45),),
+    (
+        SampleCounts(
+            (1, 2),
+            edges=50,
+            seeds=2,
+            outputs=9,
+            first_edges=30,
+            frontier_owned=((2, 0), (4, 5)),
+            answered=((12, 8), (20, 10)),
+        ),
+    ),
+    (
+        SampleCounts(
+            (3, 4),
+            edges=80,
+            seeds=3,
+            outputs=11,
+            first_edges=45,
+            frontier_owned=((1, 2), (5, 6)),
+            answered=((20, 15), (25, 20)),
+        ),
+    ),
 )
 
 
-def counted(strategy: str, kind: str = "sage") -> CountedJob:
+def counted(
+    strategy: str, kind: str = "sage", tasks: Sequence[Task] = ()
+) -> CountedJob:
     settings = {
         "strategy": strategy,
         "precision": "float32",
         "samplers_per_worker": 1,
         "model": {"kind": kind, "hidden": 4, "layers": 2},
+        "optimizer": {"name": "adam"},
     }
+    dataset = SimpleNamespace(
+        feature_length=5,
+        classes=3,
+        owner=np.array([0, 1, 1, 0, 1]),
+        parts=2,
+        vertices=5,
+    )
+    job = SimpleNamespace(settings=settings, iterations=1, tasks=tasks)
     return CountedJob(
-        job=SimpleNamespace(settings=settings, iterations=1),  # type: ignore[arg-type]
-        dataset=SimpleNamespace(feature_length=5, classes=3),  # type: ignore[arg-type]
+        job=job,  # type: ignore[arg-type]
+        dataset=dataset,  # type: ignore[arg-type]
         shares=SHARES,
         samples=SAMPLES,
         split=SplitModel(
@@ -52,6 +85,10 @@ def counted(strategy: str, kind: str = "sage") -> CountedJob:
 @pytest.mark.parametrize(
     ("carries", "place", "size"),
     [
+        ("share", (0, 1, 0), 8 * 4 + 8 * 20),
+        # Where the batch is, what stands behind the first layer comes with it.
+        ("share", (0, 0, 0), 8 * 3 + 8 * 10 + 8 * 9 + 8 * 20 + 4 * 7),
+        ("share", (1, 1, 1), 8 * 6 + 8 * 40 + 8 * 11 + 8 * 35 + 4 * 11),
         ("ids", (0, 1), 8 * 200),
         ("ids", (1, 0), 8 * 300),
         # Of three columns on the first machine, two on the second.
@@ -125,6 +162,64 @@ def test_edges_are_drawn_by_samplers_or_owners_of_destinations(
         task = Task("f", "sampler_fetch", settings={"rank": rank})
         found += [work["sample"].tolist() for work in job._work_of(task)]
     assert found == asked
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rows"), [("gdp", (2, 3)), ("snp", (2, 3)), ("nfp", (5, 5))]
+)
+def test_rows_on_a_device_are_those_of_its_owner_or_columns_of_all(
+    strategy: str, rows: tuple[int, int]
+) -> None:
+    """Three columns on the first machine, two on the second; the host's take none."""
+    tasks = [
+        Task("g0", "graph_store", settings={"store": 0}, takes="gpu"),
+        Task("g1", "graph_store", settings={"store": 1}, takes="gpu"),
+        Task("g2", "graph_store", settings={"store": 0}, takes="cpu"),
+    ]
+    memory = counted(strategy, tasks=tasks).device_memory()
+    first, second = rows
+    assert memory == {"g0": {ROWS: 4.0 * 3 * first}, "g1": {ROWS: 4.0 * 2 * second}}
+
+
+def test_a_machine_keeps_its_columns_and_all_upper_weights_and_its_batch() -> None:
+    """Adam has four numbers for each parameter.
+
+    Of a batch: rows that are fetched, structure and sums of all shares, and what the
+    layers of the machine's own batch compute with its gradients, 4 and 3 numbers wide.
+    """
+    tasks = [
+        Task(f"Mf{rank}", "model_forward", settings={"rank": rank}) for rank in (0, 1)
+    ]
+    memory = counted("snp", tasks=tasks).device_memory()
+
+    shares = [8 * (10 + 30) + 16 * (3 + 5), 8 * (20 + 40) + 16 * (4 + 6)]
+    fetched = [4 * 3 * (100 + 200), 4 * 2 * (300 + 400)]
+    own = [8 * 50 + 8 * (9 * 4 + 2 * 3), 8 * 80 + 8 * (11 * 4 + 3 * 3)]
+    for rank, columns in ((0, 3), (1, 2)):
+        assert memory[f"Mf{rank}"] == {
+            "weights": 4.0 * 4 * (8 * columns + 31),
+            "a mini-batch": float(shares[rank] + fetched[rank] + own[rank]),
+        }
+
+
+@pytest.mark.parametrize("strategy", ["gdp", "snp"])
+def test_phases_step_the_weights_that_they_have_and_begin_once(strategy: str) -> None:
+    job = counted(strategy)
+    for rank, columns in ((0, 3), (1, 2)):
+        place = {"rank": rank}
+        forward = list(job._work_of(Task("a", "model_forward", settings=place)))
+        backward = list(job._work_of(Task("a", "model_backward", settings=place)))
+        assert [work.get("launch") for work in forward] == [1.0, 0.0, 0.0]
+        assert [work.get("launch") for work in backward] == [1.0, 0.0, 0.0, None]
+        assert backward[-1] == {"step": 8.0 * columns}
+        rest = list(job._work_of(Task("a", "data_backward", settings=place)))
+        assert rest[-1] == {"step": 31.0}
+        passes = list(job._work_of(Task("a", "data_forward", settings=place)))
+        assert not any("step" in work for work in passes)
+        # Back to the sum as well: its gradient is of owners of rows.
+        for there, back in zip(passes, rest, strict=False):
+            products = np.asarray(there["multiply"], float)
+            assert np.asarray(back["multiply"]).tolist() == (2 * products).tolist()
 
 
 @pytest.mark.parametrize(("layers", "width"), [(2, 8), (1, 3)])

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from emu.problem import Job
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.scenario.scenario_file import loads
+from emu.systems.device_memory import ROWS
+from emu.systems.dgtp import section
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.dgtp.volumes import dgtp_times, dgtp_volumes
 from emu.systems.translation import roomy_machines
 from tests.integration.scenarios import tiny_training
-from tests.systems.sections import job_of
+from tests.systems.sections import context_of, job_of, section_of
 
 DEMANDS = {"graph_store": {"memory": "14 B"}, "sampler": {"cpu": 2}}
 
@@ -228,3 +232,81 @@ def test_ids_are_of_rows_that_a_sampler_lacks_and_of_those_for_its_next_window()
     assert by_name["s0.fetch->g0"] == [8 * (3 - 1 + 7), 8 * (3 - 1)]
     assert by_name["s0.fetch->g1"] == [8 * (5 - 2 + 9), 8 * (5 - 2)]
     assert by_name["g1->s0"] == [4 * 10 * (5 - 2)] * 2
+
+
+#: Of two stores and two samplers: a window of a cache begins with the second batch.
+CACHED = [
+    [
+        SampleCounts((7, 5), edges=20, seeds=2, hits=(2, 1)),
+        SampleCounts((9, 6), edges=30, seeds=3, hits=(0, 4), ahead=(8, 3)),
+    ],
+    [
+        SampleCounts((1, 2), edges=4, seeds=1),
+        SampleCounts((3, 4), edges=5, seeds=1),
+    ],
+]
+
+
+def test_rows_of_a_cache_are_sent_once_and_those_of_its_next_window_ahead() -> None:
+    """A row is 3 float64; a question has 8 bytes for each row."""
+    cache = {"policy": "hot", "share": 0.5, "window": 1}
+    job = job_of("rapid_gnn", "ab", cache=cache, iterations=2)
+    volumes = dgtp_volumes(
+        job, CACHED, feature_length=3, parameters=10, itemsize=4, row_itemsize=8
+    )
+    sizes = {
+        (name, edge.lag): row.tolist()
+        for name, edge, row in zip(job.edge_names, job.edges, volumes, strict=True)
+    }
+    assert sizes["g0->s0", 0] == [24 * (7 - 2), 24 * 9]
+    assert sizes["g1->s0", 0] == [24 * (5 - 1), 24 * (6 - 4)]
+    assert sizes["g0->s0#2", 1] == [0, 24 * 8]
+    assert sizes["g1->s0#2", 1] == [0, 24 * 3]
+    # Nothing is kept of what is not counted at all.
+    assert sizes["g1->s1", 0] == [24 * 2, 24 * 4]
+    assert sizes["g1->s1#2", 1] == [0, 0]
+    assert sizes["s0.fetch->g0", 0] == [8 * (7 - 2), 8 * (9 + 8)]
+    assert sizes["s0.fetch->g1", 0] == [8 * (5 - 1), 8 * (6 - 4 + 3)]
+    # What a sampler gives its worker is the whole batch, with edges and labels.
+    assert sizes["s0->w0", 0] == [24 * 12 + 8 * 20 + 4 * 2, 24 * 15 + 8 * 30 + 4 * 3]
+    # An all-reduce of two ranks: halves of 10 parameters.
+    assert sizes["w0.ring0->w1.got0", 0] == [4 * 5, 4 * 5]
+
+
+def test_a_number_of_ids_may_come_before_them() -> None:
+    """Of Salient++, whose samplers ask: 4 bytes for it, and 8 for each row."""
+    job = job_of("salient_plus_plus", "ab", cache=None, iterations=2)
+    volumes = dgtp_volumes(job, CACHED, feature_length=3, parameters=10)
+    row = volumes[job.edge_positions["s0.fetch->g1"]].tolist()
+    assert row == [4 + 8 * (5 - 1), 4 + 8 * (6 - 4 + 3)]
+
+
+@pytest.mark.parametrize(("sync", "vectors"), [("parameter_server", 2), ("ring", 4)])
+def test_a_device_has_the_fullest_batch_of_a_worker_and_rows_of_its_store(
+    sync: str, vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samplers 0 and 1 are of the first worker; rows are 3 float32, layers 4 and 2."""
+    sizes = [[10, 40], [30, 5], [1, 2], [3, 41]]
+    counts = [
+        [SampleCounts((size,), edges=0, seeds=1) for size in of_sampler]
+        for of_sampler in sizes
+    ]
+    owner = np.array([0, 1, 1, 1, 0, 1, 1])
+    dataset = SimpleNamespace(feature_length=3, classes=2, owner=owner, parts=2)
+    monkeypatch.setattr(section, "open_for", lambda _: dataset)
+    monkeypatch.setattr(section, "count_samples", lambda *_: counts)
+    monkeypatch.setattr(SampleCounts, "block_vertices", (0, 0, 0))
+    keys: dict[str, Any] = {
+        "workers": 2,
+        "samplers_per_worker": 2,
+        "sync": sync,
+        "features": {"default": "host", "b": "device"},
+        "model": {"kind": "gcn", "hidden": 4, "layers": 2},
+    }
+    job = job_of("dgtp", "ab", **keys)
+    found = section_of("dgtp", **keys).device_memory(job, context_of("ab"))
+
+    parameters = 3 * 4 + 4 + 4 * 2 + 2
+    # Of both samplers together: 40 and 45 inputs of the first, 43 of the second.
+    worker = {"weights": vectors * 4.0 * parameters, "a mini-batch": 45 * 12.0}
+    assert found == {"w0": worker, "w1": worker, "g1": {ROWS: 5 * 12.0}}

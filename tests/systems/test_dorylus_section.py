@@ -470,7 +470,7 @@ def test_bad_input_of_attention(change: str, problem: str) -> None:
 def test_the_first_of_two_streams_has_the_vertex_that_is_left_over(
     part: int, rows: int
 ) -> None:
-    section: Any = SimpleNamespace(uses_lambdas=True, stream=2)
+    section: Any = SimpleNamespace(stream=2)
     counts: Any = SimpleNamespace(vertices=np.array([5]))
     assert _rows({"interval": 0, "part": part}, section, counts) == rows
 

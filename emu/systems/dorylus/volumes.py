@@ -244,7 +244,7 @@ def _rows(
     """Return the vertices that a lambda, or a part of one, works on."""
     interval = settings["interval"]
     rows = int(counts.vertices[interval])
-    if not section.uses_lambdas or section.stream == 1:
+    if section.stream == 1:  # as on servers, whose tasks have no parts
         return rows
 
     half = rows // 2
@@ -337,7 +337,6 @@ def _works(
         "edge_apply": _relative(counts.edges + counts.vertices),
         "scatter": _relative(ghosts),
     }
-    streams = section.uses_lambdas and section.stream > 1
 
     works = []
     for task in job.tasks:
@@ -347,7 +346,7 @@ def _works(
             interval = task.settings["interval"]
             work = sizes[kind][interval]
         # Operations, too, are counted of the whole interval: a part takes its share.
-        if streams and kind == "apply":  # a part of the rows
+        if kind == "apply":
             interval = task.settings["interval"]
             rows = counts.vertices[interval]
             part = _rows(task.settings, section, counts)
