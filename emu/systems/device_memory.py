@@ -164,7 +164,7 @@ def _lack_of(
     movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
     rest = need - movable
     hint = ""
-    if movable > 0 and rest <= room:
+    if rest <= room:
         hint = "; job.features: host keeps features elsewhere"
     lacking = format_size(need - room)
     return (

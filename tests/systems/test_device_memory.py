@@ -97,7 +97,16 @@ def test_features_may_lie_elsewhere_where_the_rest_fits(
     with pytest.raises(ScenarioError, match="needed on m2, 55 B more") as error:
         demand_devices(job, devices({**ROOMS}), parts, 1.0)
     assert ("host keeps features elsewhere" in error.value.problem) is is_movable
-    parts["a"]["weights"] = 75.0
-    with pytest.raises(ScenarioError, match="needed on m2, 65 B more") as error:
-        demand_devices(job, devices({**ROOMS}), parts, 1.0)
-    assert "elsewhere" not in error.value.problem
+    # To the last byte of its 70.
+    for weights, fits in ((70.0, is_movable), (71.0, False)):
+        parts["a"]["weights"] = weights
+        with pytest.raises(ScenarioError, match=r"needed on m2, 6\d B more") as error:
+            demand_devices(job, devices({**ROOMS}), parts, 1.0)
+        assert ("elsewhere" in error.value.problem) is fits
+
+
+def test_what_just_fits_is_demanded() -> None:
+    job = job_of(Task("a", "worker", pinned="m2"))
+    parts = {"a": {"weights": 70.0}}
+    (task,) = demand_devices(job, devices({**ROOMS}), parts, 1.0).tasks
+    assert task.demands == {RESOURCE: 70.0}

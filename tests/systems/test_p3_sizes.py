@@ -17,7 +17,7 @@ from emu.systems.device_memory import COLUMNS
 from emu.systems.p3 import memory
 from emu.systems.p3.builder import P3Builder
 from emu.systems.p3.operations import _Phases
-from emu.systems.p3.volumes import SplitModel, p3_realization
+from emu.systems.p3.volumes import SplitModel, p3_realization, split_model
 from tests.systems.sections import context_of, section_of
 from tests.systems.test_p3_section import P3
 
@@ -89,6 +89,40 @@ def test_flows_go_in_the_cycles_of_who_sends_them() -> None:
     assert sizes["Mf0->Df1"] == [4 * 5 * 17, 4 * 5 * 18, 0, 0, 0]
     assert sizes["Db3->Mb2"] == [0, 0, 4 * 5 * 37, 4 * 5 * 38, 0]
     assert sizes["Mf3->Df2"] == [4 * 5 * 27, 4 * 5 * 28, 0, 0, 0]
+
+
+def test_a_sampler_gives_its_machine_what_it_derives_where_that_has_columns() -> None:
+    def sizes(columns: tuple[float, ...]) -> dict[str, list[float]]:
+        builder = builder_of(pipeline="none", push="derived", columns=columns)
+        volumes = p3_realization(builder, TIMES, COUNTS, SPLIT).volumes
+        names = builder.job({}).edge_names
+        return dict(zip(names, volumes.tolist(), strict=True))
+
+    own = [8 * (31 + 330), 8 * (32 + 333)]
+    assert sizes((1.0, 0.0))["s1->Mf1"] == own
+    # Of its peer, sampler 0, the structure of layer 1.
+    both = [own[0] + 8 * (21 + 200), own[1] + 8 * (22 + 201)]
+    assert sizes((1.0, 1.0))["s1->Mf1"] == both
+
+
+@pytest.mark.parametrize(
+    ("kind", "first_width", "upper", "pulled"),
+    [
+        # Bias and layer 2: 5 x 3 weights each, and 3 of bias.
+        ("gcn", 5, 5 + 15 + 3, 4 * 7 * 5),
+        ("sage", 10, 5 + 30 + 3, 4 * 7 * 5),
+        ("gin", 5, 5 + 25 + 5 + 15 + 3 + 9 + 3, 4 * 7 * 5),
+        # Two vectors of attention per layer; inputs are pulled, not sums.
+        ("gat", 5, 10 + 5 + 15 + 6 + 3, 4 * 21 * 5),
+    ],
+)
+def test_what_is_split_by_columns_and_what_is_pulled(
+    kind: str, first_width: int, upper: int, pulled: int
+) -> None:
+    split = split_model({**MODEL, "kind": kind}, 8, 3, 4)
+    assert (split.first_width, split.upper) == (first_width, upper)
+    assert split.pulled_width == 5
+    assert split.pull_bytes(COUNTS[0][0]) == pulled
 
 
 def phases_of(builder: P3Builder, **keys: Any) -> _Phases:

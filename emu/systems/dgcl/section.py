@@ -75,7 +75,7 @@ class DgclJobSection(DgclKeys):
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those of the ring: the plan is not known before the data set."""
         # More devices than a plan can have are another problem, which `problems` says.
-        devices = min(len(machines), MOST_DEVICES)
+        devices = min(len(self.ranks(machines)), MOST_DEVICES)
         return max(1, all_reduce_edge_count(devices))
 
     @override
