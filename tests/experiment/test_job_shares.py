@@ -20,6 +20,7 @@ from emu.experiment.job_shares import (
     list_kinds,
     share_machines,
 )
+from emu.experiment.systems import Target
 from emu.scenario.scenario_file import loads
 
 MACHINES = [
@@ -172,3 +173,90 @@ def test_advice_says_how_much_faster_the_best_is_than_the_file_and_the_next() ->
     # The file is named once, though it comes next.
     second = [*JobAdvice(best, [stated, rival], stated, "").lines()]
     assert "the next, x on m0 3 s" in second[2]
+
+
+def test_jobs_take_the_next_machines_of_each_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first job has one of three, and the second the next two and one of b."""
+    kinds = [["a0", "a1", "a2"], ["b0"]]
+    times = [{(1, 0): 4.0, (0, 1): 9.0}, {(2, 1): 5.0, (1, 0): 8.0}]
+    jobs = [SimpleNamespace(name=name, weight=None) for name in "xy"]
+    scenario: Any = SimpleNamespace(jobs=jobs, stated_cluster=None)
+    divider = _Divider(scenario, None, sums=False)
+    monkeypatch.setattr(job_shares, "list_kinds", lambda _: kinds)
+    monkeypatch.setattr(divider, "time_alone", lambda position, _: times[position])
+    monkeypatch.setattr(divider, "place_alone", lambda job, names: (job, names))
+    together = []
+
+    def run_together(answers: Any, *, apart: bool) -> Any:
+        assert apart
+        together.append(answers)
+
+    monkeypatch.setattr(divider, "run_together", run_together)
+    told: list[str] = []
+    assert len([*divider.divide(told.append)]) == 3
+    assert told == ["x alone, 1 of 2", "y alone, 2 of 2"]
+    assert together == [
+        [(0, ["a0"]), (1, ["a1", "a2", "b0"])],
+        [(0, ["a0"]), (1, ["a1"])],
+        [(0, ["b0"]), (1, ["a0"])],
+    ]
+
+
+def test_the_best_division_is_that_of_the_least_aim_the_file_included(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [{"name": "x", "job": JOB}]
+    scenario = loads(json.dumps({"cluster": {"machines": MACHINES}, "jobs": jobs}))
+    divided = [division(5.0, x=5.0), division(4.0, x=4.0)]
+    stated = division(4.5, x=4.5)
+    found: dict[str, Any] = {"divided": divided, "stated": stated}
+
+    def run_together(_self: Any, answers: Any, *, apart: bool) -> Any:
+        assert (answers, apart) == (["alone"], False)
+        if isinstance(found["stated"], ScenarioError):
+            raise found["stated"]
+        return found["stated"]
+
+    monkeypatch.setattr(job_shares, "check_systems", lambda _: None)
+    monkeypatch.setattr(_Divider, "divide", lambda *_: iter(found["divided"]))
+    monkeypatch.setattr(_Divider, "place_alone", lambda *_: "alone")
+    monkeypatch.setattr(_Divider, "run_together", run_together)
+    advice = share_machines(scenario)
+    assert advice.best is divided[1]
+    assert advice.others == [stated, divided[0]]
+    assert advice.stated is stated
+    assert advice.unit == "of the longest, per epoch"
+    summed = share_machines(scenario, Target(0.75), sums=True)
+    assert summed.unit == "in the weighted sum, to 0.75"
+
+    found["stated"] = ScenarioError("no room")
+    alone = share_machines(scenario)
+    assert (alone.best, alone.others) == (divided[1], [divided[0]])
+    assert [*alone.remarks()] == ["not the file as it stands: no room"]
+    assert alone.to_json()["stated"] is None
+    found["divided"] = []
+    with pytest.raises(ScenarioError, match="too few machines for all jobs") as error:
+        share_machines(scenario)
+    assert error.value.key == "cluster.machines"
+
+
+def test_a_job_alone_stands_on_its_machines_or_as_the_file_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = [("x", "part x"), ("y", SimpleNamespace(job=SimpleNamespace(system="p3")))]
+    scenario: Any = SimpleNamespace(parts=lambda: parts)
+    monkeypatch.setattr(job_shares, "answer", lambda question: question)
+    divider = _Divider(scenario, Target(0.5), sums=False)
+    stated: Any = divider.place_alone(0)
+    assert (stated.scenario, stated.row, stated.machines) == ("part x", "", None)
+    chosen: Any = divider.place_alone(1, ["m1", "m0"])
+    assert (chosen.row, chosen.machines) == ("p3", ("m1", "m0"))
+    assert stated.target is chosen.target is divider.target
+
+
+def test_an_aim_of_nothing_is_as_fast_as_any() -> None:
+    nothing = division(0.0, x=0.0)
+    lines = [*JobAdvice(nothing, [], division(3.0, x=3.0), "of the longest").lines()]
+    assert lines[1].startswith("1.00 x as fast as the file as it stands, ")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment import profiling
 from emu.experiment.profiling import (
     Sample,
     fit_rates,
@@ -19,6 +22,7 @@ from emu.experiment.profiling import (
     measure_rates,
     prepare_profile,
     rates_keys,
+    sample_tasks,
 )
 from emu.problem import Profile
 from emu.problem.fields.quantities import default_time
@@ -148,3 +152,84 @@ def test_the_command_leaves_a_scenario_that_runs(tmp_path: Path) -> None:
     assert all(default_time(rate) > 0 for rate in rates.stated.values())
     assert np.isfinite(prepare(rated).simulate().makespan)
     assert "at the furthest" in done.output
+
+
+def test_sizes_are_quarters_of_what_samplers_can_share() -> None:
+    """Three samplers of a worker have 10 seeds each: sizes are multiples of 3."""
+    samplers = {"job.batch_size": 30, "job.samplers_per_worker": 3}
+    sampled = load(loads(SAMPLED, timed=False), samplers, timed=False)
+    jobs: list[Any] = [size.job for size in list_sizes(sampled)]
+    assert [job.batch_size for job in jobs] == [6, 15, 30]
+    small = load(sampled, {"job.batch_size": 3}, timed=False)
+    jobs = [size.job for size in list_sizes(small)]
+    assert [job.batch_size for job in jobs] == [3]
+
+    whole = load(loads(WHOLE, timed=False), {"job.model.hidden": 6}, timed=False)
+    jobs = [size.job for size in list_sizes(whole)]
+    assert [job.model.hidden for job in jobs] == [2, 3, 6]
+    least = load(whole, {"job.model.hidden": 1}, timed=False)
+    jobs = [size.job for size in list_sizes(least)]
+    assert [job.model.hidden for job in jobs] == [1]
+
+
+def test_samples_are_of_all_iterations_but_the_first_and_of_tasks_that_tell() -> None:
+    """Of 100 s a kind that takes 1 tells nothing, and one without operations."""
+    kinds = ["a", "b", "a", "c", "d"]
+    counts = np.zeros((6, 5, 3))
+    counts[1] = [[50, 1, 2], [60, 3, 4], [70, 5, 6], [0, 0, 0], [80, 1, 1]]
+    counts[4, 0] = [9, 7, 8]
+    times = np.array(
+        [[90, 20, 30], [90, 10, 15], [90, 11, 13], [90, 5, 5], [90, 0.4, 0.6]]
+    )
+    section = SimpleNamespace(
+        count_operations=lambda *_: SimpleNamespace(counts=counts)
+    )
+    scenario = SimpleNamespace(job=section, build_context=lambda: None)
+    tasks = [SimpleNamespace(kind=kind) for kind in kinds]
+    job = SimpleNamespace(tasks=tasks)
+    experiment: Any = SimpleNamespace(
+        scenario=scenario, problem=SimpleNamespace(job=job)
+    )
+    found = sample_tasks(experiment, Profile(times, np.zeros((1, 3))))
+    assert [(sample.kind, sample.seconds) for sample in found] == [
+        ("a", 74.0),
+        ("b", 25.0),
+    ]
+    assert found[0].operations.tolist() == [0, 14, 0, 0, 15, 0]
+    assert found[1].operations.tolist() == [0, 7, 0, 0, 0, 0]
+
+
+def test_planning_is_told_per_edge_of_the_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts take 3 s of CPU, and a plan 8 s, of a graph of 40 edges."""
+    readings = iter([10.0, 13.0, 20.0, 28.0])
+    clock = SimpleNamespace(process_time=lambda: next(readings))
+    monkeypatch.setattr(profiling, "time", clock)
+    dataset = SimpleNamespace(edges=40)
+    monkeypatch.setattr(profiling, "open_for", lambda _: dataset)
+    planning = {"partition": lambda: None, "plan": lambda: None}
+    job = SimpleNamespace(planning=lambda _: planning)
+    settings = SimpleNamespace(job=SimpleNamespace(settings={}))
+    experiment: Any = SimpleNamespace(
+        problem=settings, scenario=SimpleNamespace(job=job)
+    )
+    found = profiling.measure_planning(experiment)
+    assert found == {"partition": 0.075, "plan": 0.2}
+
+
+def test_of_equal_fits_that_with_fewer_rates_is_taken() -> None:
+    """Both columns tell the same: the first alone is as near as both."""
+    rows = np.zeros((2, 6))
+    rows[:, 0] = [2.0, 4.0]
+    rows[:, 3] = [2.0, 4.0]
+    samples = [Sample("a", rows[0], 4.0), Sample("b", rows[1], 8.0)]
+    fitted = fit_rates(samples)
+    assert fitted.rates == pytest.approx({"aggregate": 2.0, "collect": 0.0})
+    # A residual is that of the furthest sample of a kind, with its sign.
+    one = np.eye(6)[0]
+    kinds = [("a", 1.0), ("a", 4.0), ("a", 2.0)]
+    fitted = fit_rates([Sample(kind, one, seconds) for kind, seconds in kinds])
+    rate = fitted.rates["aggregate"]
+    assert rate == pytest.approx((1 + 1 / 4 + 1 / 2) / (1 + 1 / 16 + 1 / 4))
+    assert fitted.residuals["a"] == pytest.approx(rate / 4 - 1)
