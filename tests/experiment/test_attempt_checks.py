@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from emu.experiment.attempt_checks import check_attempts
+from emu.experiment.attempt_checks import _own_faults, check_attempts
 from emu.experiment.attempts import Ended
 from emu.problem import Kill
 
@@ -75,3 +76,30 @@ def test_a_time_that_was_moved_is_named(
     began = moved.began + moved.ran + moved.recovery
     found = said(replace(FIRST, **first), moved, began=began)
     assert any(words in sentence for sentence in found), found
+
+
+def test_an_attempt_ends_with_the_first_kill_that_comes_in_it() -> None:
+    """Kills come 2, 9 and 12 s into the job, of which 2 s came before it began."""
+    attempt = replace(FIRST, began=4.0, ran=5.0, clock=())
+    kills = [Kill(time, "w0", ("w0",)) for time in (12.0, 2.0, 9.0)]
+    assert [*_own_faults(attempt, kills, SCALE)] == []
+    early = replace(attempt, ran=4.9)
+    (fault,) = _own_faults(early, kills, SCALE)
+    assert fault == "ran for 4.9 s, and was killed after 5"
+    # Rounding is no fault, and who was not killed may end at any time.
+    assert [*_own_faults(replace(attempt, ran=5.0 - 4e-9), kills, SCALE)] == []
+    assert [*_own_faults(replace(early, killed=False), kills, SCALE)] == []
+    # Where an iteration says when, nobody knows; nor where none is left.
+    at_iteration = Kill(math.inf, "w1", ("w1",))
+    assert [*_own_faults(early, [*kills, at_iteration], SCALE)] == []
+    assert [*_own_faults(early, kills[1:2], SCALE)] == []
+    # What died as it began has no time of its own.
+    at_once = Kill(4.0, "w0", ("w0",))
+    assert [*_own_faults(early, [at_once], SCALE)] == []
+
+
+def test_a_sign_before_run_time_0_is_none_of_the_time_that_it_ran() -> None:
+    attempt = replace(SECOND, ran=0.0, clock=(130.0, 129.0, 131.5), detection=2.5)
+    assert [*_own_faults(attempt, [], SCALE)] == []
+    (fault,) = _own_faults(replace(attempt, detection=2.4), [], SCALE)
+    assert fault == "was noticed after 2.4 s, not by that clock"

@@ -6,8 +6,9 @@ import gc
 import weakref
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,13 @@ from emu.experiment.attempts import (
     outages_of,
     recovery_of,
     run_attempts,
+    with_outages,
 )
 from emu.problem import Outages
 from emu.problem.job import Cut
-from emu.scenario import Experiment
-from tests.testing.trial_cases import experiment
+from emu.scenario import Experiment, load
+from emu.scenario.scenario_file import loads
+from tests.testing.trial_cases import DGTP, experiment
 
 DONE: Any = object()
 
@@ -253,3 +256,92 @@ def test_by_default_the_first_death_ends_it(tmp_path: Path) -> None:
     once = Deaths(tmp_path, (0.0, 0, 1.0, 1.0), last=0.0)
     with pytest.raises(NodeLost, match=r"^w0 died in attempt 0$"):
         run_attempts(experiment("dgtp"), None, tmp_path, Observer(), once)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Stands for a schedule, or a run of one."""
+
+    length: float = 0.0
+    outages: Outages | None = None
+    schedule: Part | None = None
+
+
+@pytest.mark.parametrize("is_foreseen", [False, True])
+def test_what_deaths_add_is_told_of_the_run_and_both_simulations(
+    is_foreseen: bool,  # noqa: FBT001
+) -> None:
+    """The run lost 7 s; beforehand 9 s were foreseen, with 4 s of recovery."""
+    ended = [Ended(0, 2, 5.0, 1.0, 0.5, 2.0, "w0 died")]
+    asked = []
+
+    def outages(length: float) -> Outages:
+        asked.append(length)
+        return Outages(9.0, 4.0)
+
+    foreseen: Any = SimpleNamespace(outages=outages) if is_foreseen else None
+    run: Any = Part(schedule=Part(30.0))
+    simulated: Any = (Part(31.0), Part(32.0))
+    found: Any = with_outages(run, simulated, ended, foreseen)
+    parted_run, (prediction, replay) = found
+
+    assert parted_run.schedule == Part(30.0, Outages(7.0, 2.0))
+    others = Outages(9.0, 4.0) if is_foreseen else Outages(7.0, 2.0)
+    assert (prediction, replay) == (Part(31.0, others), Part(32.0, others))
+    # The last attempt that is foreseen is the prediction's.
+    assert asked == ([31.0] if is_foreseen else [])
+
+
+def test_recovery_has_what_was_foreseen_where_it_could_be() -> None:
+    attempt = Ended(0, 2, 5.0, 1.0, 0.5, 2.0, "w0 died")
+    lost = {"recovery": 4.0, "again": 3.0}
+    killed = [replace(attempt, ran=6.0)]
+    foreseen: Any = SimpleNamespace(stated=None, lost=lost, killed=killed)
+    found = recovery_of([attempt], 30.0, 29.0, foreseen)["recovery"]
+    assert found["predicted_lost"] is lost
+    assert [row["ran"] for row in found["predicted_attempts"]] == [6.0]
+    assert [row["ran"] for row in found["attempts"]] == [5.0]
+    assert "foreseen_makespan" not in found
+    foreseen.stated = 0.0
+    found = recovery_of([attempt], 30.0, 29.0, foreseen)["recovery"]
+    assert found["foreseen_makespan"] == 0.0
+    assert "predicted_lost" not in recovery_of([attempt], 30.0, 29.0)["recovery"]
+
+
+def test_what_died_by_itself_is_a_kill_of_its_processes_a_moment_later() -> None:
+    """Of several jobs, or where nobody knows who died, it is of no process."""
+    known = Ended(0, 2, 5.0, 1.0, 0.5, 2.0, "w0 died", began=3.0, victims=("p", "q"))
+    stated = replace(known, killed=True)
+    unknown = replace(known, ran=7.0, victims=(), error="an agent died")
+
+    def list_deaths(jobs: Sequence[str]) -> Any:
+        job = SimpleNamespace(job_names=jobs)
+        experiment: Any = SimpleNamespace(problem=SimpleNamespace(job=job))
+        return attempts._list_deaths(experiment, [known, stated, unknown])
+
+    first, second = list_deaths([""])
+    assert (first.name, first.processes) == ("p, q", ("p", "q"))
+    assert 8.0 < first.time < 8.0 + 1e-12
+    assert (second.name, second.processes) == ("an agent died", ())
+    assert 10.0 < second.time < 10.0 + 1e-12
+    of_several = list_deaths(["x", "y"])
+    assert [(kill.name, kill.processes) for kill in of_several] == [
+        ("w0 died", ()),
+        ("an agent died", ()),
+    ]
+
+
+def test_a_length_that_an_accuracy_decided_is_that_of_the_run() -> None:
+    """The file is as long where it states the same accuracy, and the length alone."""
+    until = {"accuracy": "6 %", "split": "train"}
+    text = DGTP.replace("iterations: 3", "iterations: 60")
+    stated = loads(f"name: it\n{text}", {"until": until})
+    assert stated.until is not None
+    noted = load(stated, {"until": None, "job.iterations": 12})
+    section = stated.until.model_dump(mode="json", exclude_none=True)
+    same = attempts._as_long(stated, noted, section)
+    assert (same.until, same.job) == (None, noted.job)
+    other = attempts._as_long(stated, noted, {**section, "split": "test"})
+    assert (other.until, other.job) == (stated.until, noted.job)
+    assert attempts._as_long(stated, noted, None) is stated
+    assert attempts._as_long(noted, stated, section) is noted

@@ -5,12 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from emu.experiment import run_result
 from emu.experiment.attempts import Ended, outages_of, sum_losses
-from emu.experiment.run_result import RunResult, memory_figures, transport_figures
-from emu.experiment.scale_search import ScaleChoice, ScaleTrial
+from emu.experiment.run_result import (
+    PreparedRun,
+    RunResult,
+    memory_figures,
+    transport_figures,
+)
+from emu.experiment.scale_search import KernelForecast, ScaleChoice, ScaleTrial
 from emu.trust.lateness import HostEffect, Lateness
 from emu.trust.verdict import HostFigures, decide
 
@@ -137,3 +143,139 @@ def test_what_is_done_again_is_no_recovery() -> None:
 
     assert sum_losses(attempts) == {"recovery": 7.0, "again": 10.0}
     assert (outages.seconds, outages.recovery) == (37.0, 7.0)
+
+
+def test_reads_that_are_others_than_simulated_are_counted() -> None:
+    """Of two edges that read the newest, of 3 and 2 rounds, three reads differ."""
+    edges = [
+        SimpleNamespace(latest=True, destination=1),
+        SimpleNamespace(latest=False, destination=0),
+        SimpleNamespace(latest=True, destination=2),
+    ]
+    job = SimpleNamespace(edges=edges, rounds=[9, 3, 2])
+    reads = np.array([[0, 1, 2], [5, 5, 5], [0, 0, -1]])
+    others = np.array([[0, 0, 1], [6, 6, 6], [0, 1, -1]])
+    look = SimpleNamespace(accuracy=0.5)
+    outcome: Any = SimpleNamespace(
+        problem=SimpleNamespace(job=job),
+        run=SimpleNamespace(schedule=SimpleNamespace(reads=reads)),
+        predicted=SimpleNamespace(reads=others),
+        experiment=SimpleNamespace(until=SimpleNamespace(split="valid"), reached=look),
+        training={"accuracy": {"valid": 0.75, "test": 0.25}},
+    )
+    content = {"count": 5, "other": 3}
+    assert RunResult._reads(outcome) == {"reads_apart": {**content, "accuracy": 0.25}}
+    outcome.experiment.until.split = "train"
+    assert RunResult._reads(outcome) == {"reads_apart": content}
+    outcome.experiment.until = None
+    assert RunResult._reads(outcome) == {"reads_apart": content}
+    outcome.predicted.reads = None
+    assert RunResult._reads(outcome) == {}
+
+
+def test_scales_of_kernel_nics_are_held_against_delay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The budget is over the length of the replay, the wall over the prediction's."""
+    monkeypatch.setattr(
+        run_result, "before_first_bytes", lambda budget, length: budget["x"] / length
+    )
+    forecast = KernelForecast(hops=9, delay=0.005, cpu_busy=0.25)
+    outcome: Any = SimpleNamespace(
+        choice=ScaleChoice((), 2.0, None, forecast),
+        predicted=SimpleNamespace(length=100.0),
+        replayed=SimpleNamespace(length=50.0),
+        error_budget={"x": 5.0},
+        settings=SimpleNamespace(time_scale=2.0),
+        run=SimpleNamespace(wall=201.0),
+        verdict=SimpleNamespace(figures=SimpleNamespace(cpu_busy=0.4)),
+    )
+    figures = RunResult._scales(outcome)["auto_scale"]
+    assert figures["predicted"] == {
+        "wall_seconds": 200.0,
+        "cpu_busy": 0.25,
+        "delay": 0.005,
+    }
+    assert figures["actual"] == {"wall_seconds": 201.0, "cpu_busy": 0.4, "delay": 0.1}
+    outcome.choice = None
+    assert RunResult._scales(outcome) == {}
+
+
+def test_a_share_of_late_flows_is_of_all_flows() -> None:
+    trial = ScaleTrial(2.0, 2, 1.0, 0.5, 0.1, error=0.004, late_flows=3, flows=12)
+    outcome: Any = SimpleNamespace(
+        choice=ScaleChoice((trial,), 2.0, trial),
+        predicted=SimpleNamespace(length=10.0),
+        settings=SimpleNamespace(time_scale=2.0),
+        run=SimpleNamespace(wall=21.0),
+        verdict=SimpleNamespace(
+            figures=SimpleNamespace(cpu_busy=0.4), effect=SimpleNamespace(shift=0.01)
+        ),
+        _transport={"flows": 10, "late_flows": 4},
+    )
+    figures = RunResult._scales(outcome)["auto_scale"]
+    assert figures["actual"]["late_flows"] == 0.4
+    assert figures["predicted"]["late_flows"] == 0.25
+    outcome._transport = {"flows": 0, "late_flows": 0}
+    assert RunResult._scales(outcome)["auto_scale"]["actual"]["late_flows"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rates", "profile", "word"),
+    [
+        ((None, None), None, "stated"),
+        ((None, None), "p.json", "profiled"),
+        ((None, "rates"), None, "counted"),
+        (("rates", None), "p.json", "counted"),
+    ],
+)
+def test_times_are_counted_where_a_job_states_rates(
+    rates: tuple[str | None, ...], profile: str | None, word: str
+) -> None:
+    jobs = [("", "", SimpleNamespace(operation_rates=stated)) for stated in rates]
+    scenario = SimpleNamespace(each_job=lambda: jobs, profile=profile)
+    prepared: Any = SimpleNamespace(experiment=SimpleNamespace(scenario=scenario))
+    assert PreparedRun.times.fget(prepared) == word  # type: ignore[attr-defined]
+
+
+def test_what_a_run_adds_to_its_file_is_there_where_it_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Failures are drawn from time 0 of the whole job until the last attempt's end."""
+    ends = []
+    counts: dict[str, int] = {}
+
+    def count_failures(_: object, end: float) -> dict[str, int]:
+        ends.append(end)
+        return counts
+
+    depth = {"value": 0}
+    monkeypatch.setattr(run_result, "count_failures", count_failures)
+    monkeypatch.setattr(run_result, "pipeline_depth", lambda _: depth["value"])
+    emulation = SimpleNamespace(network="shaped", sharing="fair", flow_ends="arrival")
+    section = SimpleNamespace(credit_window=3)
+    scenario = SimpleNamespace(
+        name="it", placed_by="ifs", job=section, emulation=emulation
+    )
+    experiment = SimpleNamespace(
+        scenario=scenario,
+        problem=SimpleNamespace(job=SimpleNamespace(iterations=8, processes="abc")),
+        first=0,
+        began=5.0,
+        placing={},
+        cause_of_length={},
+    )
+    schedule = SimpleNamespace(length=7.0)
+    outcome: Any = SimpleNamespace(
+        experiment=experiment, run=SimpleNamespace(schedule=schedule), times="stated"
+    )
+    plain = RunResult._settings_of_file(outcome)
+    assert (plain["iterations"], plain["processes"]) == (8, 3)
+    assert not plain.keys() & {"mini_batches", "first_iteration", "failures"}
+    depth["value"] = 2
+    experiment.first = 4
+    counts["kill"] = 1
+    full = RunResult._settings_of_file(outcome)
+    assert (full["mini_batches"], full["first_iteration"]) == (6, 4)
+    assert full["failures"] == {"kill": 1}
+    assert ends == [12.0, 12.0]
