@@ -308,8 +308,7 @@ class _Order(Times):
         requests = []
         for cause in preceding:
             sender = self._steps[cause.step].source
-            is_answered = sender == step.destination
-            if is_answered and cause.moment == GOT:
+            if sender == step.destination:
                 requests.append(cause)
         if not requests:
             return least
@@ -434,8 +433,6 @@ class _Order(Times):
         """Return the causes that no other of them has for a cause."""
         indirect: set[Cause] = set()
         for cause in causes:
-            if cause.moment != BEGUN:
-                continue
             for further in waits[cause.step]:
                 lag = cause.lag + further.lag
                 known = further._replace(lag=lag)
@@ -458,13 +455,10 @@ class _Order(Times):
         return [*sends, *latest.values()]
 
     def _has_peers(self, number: int, chosen: _Rows) -> bool:
-        """Return True if a step is one of several that wait for more than its request.
+        """Return True if a step, or one beside it, waits for more than its request.
 
         A server answers all whom it has received from: nothing comes between them.
         """
-        if chosen[number] == self._least[number]:
-            return False
-
         arrivals = []
         peers = []
         for k, moment in self._moments_beside(number):
@@ -476,7 +470,7 @@ class _Order(Times):
         began = self._phase[number, BEGUN]
         for k in peers:
             waits_for_all = chosen[k] == self._least[k]
-            if k == number or not waits_for_all:
+            if not waits_for_all:
                 continue
             peer_began = self._phase[k, BEGUN]
             low = min(began, peer_began)

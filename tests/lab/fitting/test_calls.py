@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import emu
-from emu.lab.fitting.calls import find_senders
+from emu.lab.fitting.calls import Threads, _kernel_times, find_senders
 from emu.lab.fitting.causes import GOT, FittedSteps
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import fit_traffic
@@ -21,6 +21,7 @@ from emu.prediction.analysis.traffic import (
     PART,
     RECEIVE,
     SEND,
+    WAIT,
     Traffic,
 )
 from emu.scenario.scenario_file import loads
@@ -196,3 +197,147 @@ def test_a_step_waits_for_one_receipt() -> None:
     (number,) = (n for n in found.computing if found.steps[n].source == (1, 1))
     computing = found.computing[number]
     assert np.median(computing.seconds) == pytest.approx(0.04, rel=0.05)
+
+
+def calls_of(*rows: tuple[float, float, int, int, int, int]) -> Traffic:
+    """Return calls of machine 0: seconds, kind, process, thread and peer."""
+    calls = np.zeros(len(rows), CALL)
+    names = ("begin", "end", "kind", "process", "thread", "peer")
+    for name, values in zip(names, zip(*rows, strict=True), strict=bool(rows)):
+        calls[name] = values
+    return Traffic(
+        packets=np.empty(0, PACKET),
+        machines=("m0", "m1", "m2", "m3"),
+        nics=np.full((2, 4), 1e6),
+        programs=("a",),
+        owners=np.empty(0, OWNER),
+        calls=calls,
+    )
+
+
+def test_bytes_are_of_the_call_that_sent_them() -> None:
+    """Three packets of 100 bytes: calls of 130, 70 (the rest of it), 50 and 50."""
+    packets = np.array(
+        [
+            (1.0, 0, 1, 4000, 5000, 100),
+            (1.001, 0, 1, 4000, 5000, 100),
+            (1.002, 0, 1, 4000, 5000, 100),
+            (1.003, 1, 0, 5000, 4000, 100),  # whose calls were not noted
+            (0.99, 0, 1, 4000, 6000, 100),
+        ],
+        PACKET,
+    )
+    traffic = calls_of(
+        (0.90, 0.91, SEND, 1, 1, 1),
+        (0.92, 0.93, PART, 1, 1, 1),
+        (0.94, 0.95, SEND, 1, 1, 1),
+        (0.96, 0.97, RECEIVE, 1, 1, 1),
+        (0.98, 0.99, SEND, 1, 1, 1),
+        (0.995, 0.996, SEND, 1, 1, 1),
+    )
+    traffic.calls["port"], traffic.calls["peer_port"] = 4000, 5000
+    traffic.calls["bytes"] = [130, 30, 40, 999, 50, 50]
+    # A connection of its own, whose call is later than its packet.
+    traffic.calls["peer_port"][5] = 6000
+
+    sent = find_senders(replace(traffic, packets=packets))
+
+    assert sent.call.tolist() == [0, 0, 4, -1, -1]
+    assert sent.next_call.tolist() == [0, 1, 4, -1, -1]
+    assert sent.split.tolist() == [0, 30, 0, 100, 100]
+    assert sent.is_split.tolist() == [False, True, False, False, False]
+    # The first of all left an idle kernel 0.1 ms before it had crossed.
+    assert sent.called.tolist() == pytest.approx([0.9999, 0.90, 0.98, 1.003, 0.99])
+    assert sent.next_called[:3].tolist() == pytest.approx([0.90, 0.92, 0.98])
+    assert sent.taken.tolist() == pytest.approx([0.91, 0.95, 0.99, 1.003, 0.99])
+
+    # The second packet: from its 30th byte on it is of call 1.
+    places = np.array([0, 1, 1, 1])
+    numbers, begun = sent.begun(places, np.array([99.0, 29.0, 30.0, 31.0]))
+    assert numbers.tolist() == [0, 0, 1, 1]
+    assert begun.tolist() == pytest.approx([0.9999, 0.90, 0.92, 0.92])
+    some = sent.some(np.array([1, 4]))
+    assert (some.call.tolist(), some.split.tolist()) == ([0, -1], [30, 100])
+
+
+def test_an_idle_kernel_sent_a_packet_as_long_before_as_it_took_to_cross() -> None:
+    """NICs need 1 ms for 100 bytes from m0 to m1, 2 ms to m2, 0.5 ms from m2 to m1."""
+    packets = np.array(
+        [
+            (1.0, 0, 1, 1, 1, 100),
+            (1.0041, 0, 1, 1, 1, 100),
+            (1.0080, 0, 1, 1, 1, 100),  # 3.9 ms after another: not idle for 4
+            (1.0100, 2, 1, 1, 1, 100),  # m1 took one 2 ms before
+            (1.0200, 0, 2, 1, 1, 100),
+        ],
+        PACKET,
+    )
+    nics = np.array([[1e5, 1e6, 1e6], [1e6, 2e5, 5e4]])
+    traffic = replace(calls_of(), packets=packets, nics=nics)
+
+    left = _kernel_times(traffic)
+
+    never = -np.inf
+    assert left.tolist() == pytest.approx([0.999, 1.0031, never, never, 1.018])
+
+
+def test_a_pause_is_what_a_thread_did_since_the_step_before() -> None:
+    """It read from m1 and m2 at once, computed, sent a note, and read from m1 again."""
+    threads = Threads(
+        calls_of(
+            (-0.5, -0.4, RECEIVE, 1, 1, 3),  # before that step
+            (0.0, 0.01, SEND, 1, 1, 1),
+            (0.1, 0.2, RECEIVE, 1, 1, 1),
+            (0.15, 0.16, SEND, 1, 2, 1),  # of another thread
+            (0.2004, 0.3, RECEIVE, 1, 1, 2),
+            (0.35, 0.36, SEND, 1, 1, 3),
+            (0.37, 0.38, PART, 1, 1, 3),
+            (0.4, 0.5, RECEIVE, 1, 1, 1),
+            (0.6, 0.7, SEND, 1, 1, 1),
+            (0.8, 0.9, SEND, 1, 1, 1),
+        )
+    )
+    pause = threads.pause(8, {1: None, 3: None, 8: None})
+
+    assert (pause.before, pause.begun) == (1, 0.0)
+    assert (pause.ready, pause.over) == (0.1, 0.5)
+    assert (pause.groups, pause.sources, pause.is_woken) == (2, {1, 2}, False)
+
+    at_once = threads.pause(9, {8: None})
+    assert (at_once.before, at_once.begun, at_once.groups) == (8, 0.6, 0)
+    assert np.isnan([at_once.ready, at_once.over]).all()
+    of_all = threads.pause(8, {})
+    assert (of_all.before, of_all.begun, of_all.ready) == (-1, -np.inf, -0.5)
+    assert (of_all.groups, of_all.sources) == (3, {1, 2, 3})
+
+
+@pytest.mark.parametrize(
+    ("others", "over"),
+    [
+        # What the process received 3 ms before, or later, woke the thread itself.
+        ([(0.8, 0.9975, RECEIVE)], 1.0),
+        ([(0.8, 0.75, RECEIVE), (0.8, 1.1, RECEIVE)], 0.75),
+        # A thread that had waited itself until 0.95 s woke it, and so on.
+        ([(0.8, 0.9, RECEIVE), (0.85, 0.95, WAIT)], 0.9),
+        ([(0.8, 0.9, RECEIVE), (0.8, 0.902, WAIT), (0.9, 0.95, WAIT)], 0.902),
+        # Within 3 ms of one another they were woken by the same.
+        ([(0.8, 0.9, RECEIVE), (0.85, 0.998, WAIT)], 0.9),
+        ([], -np.inf),
+        ([(0.0, 0.1, RECEIVE)] + [(0.2, t / 10, WAIT) for t in range(3, 10)], 0.6),
+        # Who receives behind a wait was woken by the kernel: it is no link.
+        ([(0.8, 0.95, WAIT), (0.951, 0.952, RECEIVE)], 0.952),
+    ],
+)
+def test_a_woken_thread_waited_for_what_its_process_had_received(
+    others: list[tuple[float, float, int]], over: float
+) -> None:
+    """Its wait ends at 1.0 s; calls of another process say nothing of it."""
+    rows = [(begin, end, kind, 1, 2, 1) for begin, end, kind in others]
+    foreign = [(0.5, 0.999, RECEIVE, 7, 7, 1), (0.5, 0.9, WAIT, 7, 8, 1)]
+    own = [(0.7, 1.0, WAIT, 1, 1, 1), (1.2, 1.3, SEND, 1, 1, 1)]
+    threads = Threads(calls_of(*rows, *foreign, *own))
+
+    pause = threads.pause(len(rows) + 3, {})
+
+    assert pause.is_woken
+    assert (pause.over, pause.ready, pause.sources) == (over, 0.7, set())

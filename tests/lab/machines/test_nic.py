@@ -22,6 +22,7 @@ from emu.lab.machines.nic import (
     Sharing,
     classifier,
     leaf_of,
+    leaves_among,
     plan_nic,
 )
 
@@ -213,3 +214,125 @@ def test_a_dilated_nic_is_slower_and_else_the_same(sharing: Sharing) -> None:
     assert plan_nic(50e9, sharing, time_scale=8.0).rate < 7e9  # 400 Gbit/s
     with pytest.raises(ValueError, match="5000 B/s is no NIC"):
         plan_nic(20_000, sharing, time_scale=4.0)
+
+
+@pytest.mark.parametrize(
+    ("payload", "sharing", "expected"),
+    [
+        # rate, burst, queue, quantum, segment, packets, leaves, unsent
+        (12.5e6, "fair", (13069751, 6534, 261395, 8034, 6534, 4, 512, None)),
+        (12.5e6, "tcp", (13069751, 6534, 261395, 8034, 6534, 4, 0, None)),
+        (12.5e6, "assigned", (13069751, 3028, 261395, 6042, 3028, 2, 512, 130697)),
+        (12.5e3, "fair", (13070, 6, 6056, 6042, 1514, 1, 512, None)),
+        (12.5e3, "assigned", (13070, 3028, 6056, 6042, 3028, 2, 512, 6056)),
+        # 0.5 and 0.2 ms of 1.3 GB/s; no device has segments beyond 64 KiB.
+        (1.25e9, "fair", (1306975138, 653487, 26139502, 67036, 65536, 43, 512, None)),
+        (
+            1.25e9,
+            "assigned",
+            (1306975138, 261395, 26139502, 67036, 65536, 43, 512, 13069751),
+        ),
+    ],
+)
+def test_plans_of_nics_reckoned_by_hand(
+    payload: float, sharing: str, expected: tuple[int | None, ...]
+) -> None:
+    """1448 bytes of payload are 1514 on the wire: 1.0456 times as many."""
+    plan = plan_nic(payload, Sharing(sharing))
+
+    found = (plan.rate, plan.burst, plan.queue, plan.quantum, plan.segment)
+    assert (*found, plan.packets, plan.leaves, plan.unsent) == expected
+    assert plan.wire == pytest.approx(1.0455801)
+    assert (plan.numbered, plan.window) == (None, None)
+
+
+def test_windows_of_connections_that_a_receiver_may_leave_unread() -> None:
+    """A queue of 20 ms, in payload; eight packets at a NIC of 100 kbit/s."""
+    fast = plan_nic(12.5e6, Sharing.FAIR, connections=2, own=[1])
+    slow = plan_nic(12.5e3, Sharing.FAIR, connections=2, mtu=1500)
+
+    assert fast.window is not None
+    assert fast.window == pytest.approx(250_000, abs=1)
+    assert (fast.numbered, slow.numbered) == ((1,), ())
+    assert slow.window == 12_000
+    assert plan_nic(12.5e6, Sharing.TCP, connections=2, own=[1]).numbered == (1,)
+
+
+@pytest.mark.parametrize(
+    ("connections", "leaves"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (512, 512)]
+)
+def test_leaves_of_numbered_connections_are_a_power_of_two(
+    connections: int, leaves: int
+) -> None:
+    """It is the least one that is no less than their number."""
+    assert plan_nic(1e7, Sharing.FAIR, connections=connections).leaves == leaves
+
+
+def test_nics_of_many_machines_have_half_as_many_leaves() -> None:
+    """Nine machines are many."""
+    assert [leaves_among(machines) for machines in (1, 8, 9, 40)] == [
+        512,
+        512,
+        256,
+        256,
+    ]
+
+
+def test_a_leaf_follows_from_both_ports() -> None:
+    """7919 times the source port and the destination port, of which 9 bits count."""
+    # 7919 + 2 = 7921 = 15 * 512 + 241; 2 * 7919 + 1 = 15839 = 30 * 512 + 479.
+    assert leaf_of(1, 2, 512) == 241
+    assert leaf_of(2, 1, 512) == 479
+    assert leaf_of(2, 1, 256) == 223
+
+
+@pytest.mark.parametrize("leaves", [0, 4])
+def test_packets_up_to_120_bytes_are_small(leaves: int) -> None:
+    """Where ports are numbered the source port counts, modulo the leaves."""
+    program = classifier(leaves, numbered=True)
+    large = FIRST_LEAF + 3 if leaves else SHARED
+    assert run(program, packet(7, 8, 120)) == SMALL_CLASS
+    assert run(program, packet(7, 8, 121)) == large
+    assert run(program, packet(7, 8, 121, kind=0x86DD)) == SHARED
+
+
+@pytest.mark.parametrize("rate", [12_500.0, 12.5e9])
+def test_the_slowest_and_the_fastest_nic_can_be_had(rate: float) -> None:
+    """They are 100 kbit/s and 100 Gbit/s; what is beyond by a part is not to be had."""
+    plan = plan_nic(rate, Sharing.TCP)
+    assert plan.rate == pytest.approx(rate * 1.0455801, rel=1e-4)
+    beyond = rate * (0.999 if rate < 1e6 else 1.001)
+    with pytest.raises(ValueError, match="no NIC for this lab"):
+        plan_nic(beyond, Sharing.TCP)
+
+
+def test_queues_may_be_as_short_and_as_deep_as_the_kernel_has_them() -> None:
+    """Packets of 118 bytes carry 66 and take 132 on the wire: twice as many."""
+    rate = 2.0**30
+    for size in (2 * 65536, 2**32 - 1):
+        plan = plan_nic(rate / 2, Sharing.TCP, mtu=118, queue=size / rate)
+        assert plan.queue == size
+    for size in (2 * 65536 - 1, 2**32):
+        with pytest.raises(ValueError, match=r"lab\.queue is"):
+            plan_nic(rate / 2, Sharing.TCP, mtu=118, queue=size / rate)
+
+
+def test_the_program_is_that_of_the_kernel_s_interpreter() -> None:
+    """Operands that an instruction has not are 0, as `bpf_asm` writes them."""
+    assert classifier(512) == [
+        (0x80, 0, 0, 0),  # ld len
+        (0x25, 1, 0, 120),  # jgt
+        (0x06, 0, 0, 0x10009),  # ret
+        (0x28, 0, 0, 12),  # ldh
+        (0x15, 1, 0, 0x800),  # jeq
+        (0x06, 0, 0, 0x10010),
+        (0x28, 0, 0, 34),
+        (0x24, 0, 0, 7919),  # mul
+        (0x07, 0, 0, 0),  # tax
+        (0x28, 0, 0, 36),
+        (0x0C, 0, 0, 0),  # add x
+        (0x54, 0, 0, 511),  # and
+        (0x04, 0, 0, 0x10011),  # add
+        (0x16, 0, 0, 0),  # ret a
+    ]
+    assert classifier(0)[6:] == [(0x06, 0, 0, 0x10010)]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import socket
+import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,9 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.lab.machines import nic_check
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import Sharing
-from emu.lab.machines.nic_check import MOST_OFF, NicDirection, NicTries, slope
+from emu.lab.machines.nic_check import MOST_OFF, NicDirection, NicTrial, NicTries, slope
 
 OUT, IN = NicDirection("m", "out", 1000.0), NicDirection("m", "in", 1000.0)
 
@@ -79,6 +84,136 @@ def test_a_rate_that_reads_as_the_stated_one_is_told_as_a_share() -> None:
 
     refusal = tries.check(0.5).refusal("lab.max_nic_error")
     assert refusal.startswith("m in carries 100.01 % of 1 kB/s on this host, 0.001 %")
+
+
+def test_the_median_of_five_parts_is_the_slope() -> None:
+    """Ten looks are enough: two for each part. The first look of all counts nothing."""
+    steps = [1, 2, 4, 8, 16]
+    looks = [(-5.0, 77)]
+    for part, rate in enumerate(steps):
+        looks += [(10.0 * part, 1000 * part), (10.0 * part + 3, 1000 * part + 3 * rate)]
+
+    assert slope(looks) == pytest.approx(4.0)
+    assert slope(looks[1:]) == 0.0
+    assert slope([*looks, (50.0, 9000)]) > 4.0
+
+
+def test_looks_are_not_counted_while_queues_fill_or_when_they_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenth of a second of one; then a look every half millisecond that is short."""
+    now = [10.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    def count(step: int, long: float) -> int:
+        counted.append(now[0])
+        number = len(counted)
+        now[0] += long if number % 4 == 0 else 1e-6
+        return number // 2 * step
+
+    slept: list[float] = []
+    counted: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(nic_check, "time", clock)
+    trials: Any = [SimpleNamespace(count=lambda: count(5, 60e-6))]
+
+    (looks,) = nic_check._looks(trials, 0.2)
+
+    assert slept[0] == pytest.approx(0.02)
+    assert {round(seconds, 9) for seconds in slept[1:]} == {0.5e-3}
+    assert counted[0] == pytest.approx(10.02)
+    assert counted[-1] == pytest.approx(10.2, abs=2e-3)
+    # Of looks 1, 2, 3 the first two show growth; 4 is long, and 5 shows what it saw.
+    instants = [instant for instant, _ in looks[:4]]
+    assert [seen for _, seen in looks[:4]] == [0, 5, 10, 15]
+    assert instants == pytest.approx([counted[n] for n in (0, 1, 4, 5)])
+
+
+def test_bytes_that_have_come_are_the_kernel_s_own_count() -> None:
+    """The field of struct tcp_info that counts them, read over loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        receiver, _ = server.accept()
+    trial = NicTrial(OUT, sender, receiver)
+    sender.sendall(bytes(12_345))
+    receiver.recv(12_345, socket.MSG_WAITALL)
+
+    assert trial.count() == 12_345
+
+    trial.end()
+    sender.close()
+    receiver.close()
+
+
+@pytest.mark.parametrize(
+    ("rates", "seconds"), [((1e6, 2e6), 0.25), ((43_440.0, 1e6), 2.0)]
+)
+def test_a_measurement_takes_as_long_as_the_slowest_needs_for_60_packets(
+    monkeypatch: pytest.MonkeyPatch, rates: tuple[float, ...], seconds: float
+) -> None:
+    """Bytes come meanwhile, and nothing of a trial is open behind it."""
+    trials = []
+    for number, rate in enumerate(rates):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            sender = socket.create_connection(server.getsockname())
+            receiver, _ = server.accept()
+        trials.append(
+            NicTrial(NicDirection(f"m{number}", "out", rate), sender, receiver)
+        )
+    asked = []
+
+    def look(found: list[NicTrial], span: float) -> list[list[tuple[float, int]]]:
+        asked.append(span)
+        until = time.monotonic() + 5.0
+        while min(trial.count() for trial in found) == 0 and time.monotonic() < until:
+            time.sleep(1e-4)
+        return [[(0.0, n * trial.count()) for n in range(11)] for trial in found]
+
+    monkeypatch.setattr(nic_check, "_looks", look)
+    monkeypatch.setattr(nic_check, "slope", lambda looks: float(looks[-1][1]))
+
+    carried = nic_check.measure_throughput(trials)
+
+    assert asked == [seconds]
+    assert min(carried) > 0
+    assert {end.fileno() for t in trials for end in (t.sender, t.receiver)} == {-1}
+
+
+def test_a_direction_is_off_beyond_its_share_and_its_best_counts() -> None:
+    """At time scale 4 it carries a quarter; 1 % is no refusal, and more is."""
+    slow = NicDirection("n", "out", 1024.0, time_scale=4.0)
+    assert slow.target == 256.0
+    for rate, is_off in ((264.0, False), (248.0, False), (265.0, True), (247.0, True)):
+        tries = NicTries([slow], 0.03125)
+        tries.note(slow, 200.0)
+        tries.note(slow, rate)
+        tries.note(slow, 400.0)
+        check = tries.check(1.5)
+        assert check.shares == {"n": {"out": rate / 256}}
+        assert bool(check.off) == is_off
+        assert (check.seconds, check.most) == (1.5, 0.03125)
+        assert check.to_json() == {"seconds": 1.5, "shares": check.shares}
+
+
+def test_a_refusal_names_the_first_and_counts_the_others() -> None:
+    """The share that would do is that of the worst, above or below what is stated."""
+    away = NicDirection("b", "out", 2000.0)
+    tries = NicTries([OUT, IN, away], 0.01)
+    for direction, rate in ((OUT, 1000.0), (IN, 900.0), (away, 2500.0)):
+        tries.note(direction, rate)
+    check = tries.check(0.5)
+
+    assert check.off == (
+        "m in carries 900 B/s of 1 kB/s on this host",
+        "b out carries 2.5 kB/s of 2 kB/s on this host",
+    )
+    assert check.refusal("key") == (
+        "m in carries 900 B/s of 1 kB/s on this host, and 1 more are off, 1 % may be: "
+        "state what it can carry, or key above 25 %"
+    )
 
 
 PAIR = [LabMachine("left", 12.5e6, 2.5e6), LabMachine("right", 1.25e6, 12.5e6)]
