@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -12,9 +13,11 @@ import pytest
 
 from emu.emulation.network.clock import RunClock
 from emu.errors import RunError, ScenarioError
+from emu.lab import kernel_network
 from emu.lab.kernel_network import (
     LabNics,
     _lab,
+    burst_of,
     check_network,
     list_nic_changes,
 )
@@ -150,3 +153,161 @@ def test_a_nic_that_has_changed_takes_the_rates_again_that_it_had() -> None:
     carried_on(nics, rates)
 
     assert [what for _, what in lab.told] == [{0: 700.0}, new, {0: 700.0}]
+
+
+def test_changes_of_nics_are_by_time_machine_and_way() -> None:
+    """A machine that changes both ways at once changes once; rates are wall ones."""
+    events = (
+        '[{"at": "5 s", "machine": "m1", "nic": "2 B/s"},'
+        ' {"at": "3 s", "machine": "sink", "nic": {"in": "4 B/s", "out": "5 B/s"}},'
+        ' {"at": "5 s", "machine": "m0", "nic": "3 B/s"}]'
+    )
+    problem = prepare(load(FALLS, [f"events={events}"])).problem
+    assert list_nic_changes(problem, 10.0) == [
+        (3.0, LabMachine("sink", 50.0, 40.0)),
+        (5.0, LabMachine("m0", 30.0, 30.0)),
+        (5.0, LabMachine("m1", 20.0, 20.0)),
+    ]
+
+
+def segments(*rows: tuple[int, float, float, float]) -> RateSegments:
+    """Return lines of rates: edge, since, rate, served."""
+    edges, since, rate, served = zip(*rows, strict=True)
+    return RateSegments(
+        edge=np.array(edges),
+        iteration=np.zeros(len(rows), int),
+        served=np.array(served),
+        rate=np.array(rate),
+        since=np.array(since),
+    )
+
+
+def test_senders_wait_for_no_rate_where_nics_have_them() -> None:
+    """Who has one may send at once, who has none sends nothing; else all stays."""
+    problem = prepare(load(FALLS)).problem
+    lab = cast("Lab", FakeLab())
+    lines = segments((0, 1.0, 7.0, 3.0), (1, 1.0, 0.0, 4.0))
+
+    found = LabNics(lab, [], problem, 100.0).for_senders(lines)
+
+    assert found.rate.tolist() == [7e6, 0.0]
+    assert found.served.tolist() == [3.0, -1e15]
+    assert LabNics(lab, [], None, 100.0).for_senders(lines) is lines
+
+
+def test_rates_wait_until_their_lines_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one sender those of an instant are set together; none of 0 is set at all."""
+    problem = prepare(load(FALLS)).problem
+    lab = FakeLab()
+    nics = LabNics(cast("Lab", lab), [], problem, 100.0)
+    source = nics._source
+    now = [50.0]
+    rung: list[float] = []
+    given = cast("Any", nics)
+    given._clock = SimpleNamespace(to_wall=lambda instant: 50.0 + instant)
+    given._alarm = SimpleNamespace(set=rung.append, close=lambda: None)
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(kernel_network, "time", clock)
+
+    nics.on_decisions(
+        segments((0, 1.0, 7.0, 0.0), (0, 0.0, 5.0, 0.0), (0, 0.0, 0.0, 0.0))
+    )
+    assert [what for _, what in lab.told] == [{0: 500.0}]
+    assert rung == [51.0]
+    now[0] = 51.0
+    nics._carry_out_due()
+    assert [what for _, what in lab.told] == [{0: 500.0}, {0: 700.0}]
+    assert rung == [51.0]
+    assert given._set[source[0]] == {0: 700.0}
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "words"),
+    [
+        ("emulation.catch_up=1 s", "emulation.catch_up", "depth of the buckets"),
+        (
+            "events=[{at: 1 s, cut: sink, for: 1 s}]",
+            "events[0].cut",
+            "slow: sink, direction: both, by: 100",
+        ),
+    ],
+)
+def test_what_kernel_nics_cannot_do_is_refused(
+    override: str, key: str, words: str
+) -> None:
+    """They pace no senders, and let something through at any time."""
+    common = ["schedule.policy=maxmin", "emulation.network=kernel"]
+    scenario = load(FALLS, [*common, override])
+    with pytest.raises(ScenarioError, match=words) as caught:
+        check_network(scenario)
+    assert caught.value.key == key
+
+
+def test_bursts_are_of_two_nics_and_of_packets_of_each() -> None:
+    """Four bursts of 0.5 ms, or as many packets, and twice as many with rates."""
+    userspace = load(GOLDEN, ["expect=null"])
+    assert burst_of(userspace) == (0.0, 0.0)
+    kernel = ["expect=null", "schedule.policy=maxmin", "emulation.network=kernel"]
+    assert burst_of(load(GOLDEN, kernel)) == (2e-3, 4 * 1514)
+    by_rates = [*kernel, "emulation.sharing=assigned"]
+    assert burst_of(load(GOLDEN, by_rates)) == (2e-3, 8 * 1514)
+
+
+def test_a_problem_without_shaping_has_nics_a_million_times_as_fast() -> None:
+    """Each way apart; the rest is as it was."""
+    problem = prepare(load(FALLS)).problem
+    found = kernel_network._without_shaping(problem)
+    for before, after in zip(
+        problem.cluster.machines, found.cluster.machines, strict=True
+    ):
+        assert after.bandwidth_in == before.bandwidth_in * 1e6
+        assert after.bandwidth_out == before.bandwidth_out * 1e6
+        assert after.name == before.name
+    assert found.job is problem.job
+    assert found.placement is problem.placement
+
+
+def test_rates_that_no_kernel_carries_are_refused_before_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those of a change; so are more edges than there are leaves."""
+    problem = prepare(load(GOLDEN, ["expect=null"])).problem
+    with pytest.raises(ScenarioError, match="choose time_scale and byte_scale"):
+        _lab(problem, 1e-3, Sharing.FAIR, [])
+    first = problem.cluster.machines[0].name
+    slow = [(1.0, LabMachine(first, 1.0, 1.0))]
+    with pytest.raises(ScenarioError, match=r"1 B/s is no NIC"):
+        _lab(problem, 1e5, Sharing.FAIR, slow)
+    lab = _lab(problem, 1e5, Sharing.FAIR, [])
+    for found, machine in zip(lab.machines, problem.cluster.machines, strict=True):
+        assert found.nic_out == machine.bandwidth_out * 1e5
+        assert found.nic_in == machine.bandwidth_in * 1e5
+
+    edges = len(problem.job.edges)
+    monkeypatch.setattr(kernel_network, "_MOST_EDGES", edges)
+    _lab(problem, 1e5, Sharing.FAIR, [])
+    monkeypatch.setattr(kernel_network, "_MOST_EDGES", edges - 1)
+    with pytest.raises(RunError, match="no leaf of their own"):
+        _lab(problem, 1e5, Sharing.FAIR, [])
+
+
+def test_counts_of_machines_are_by_what_they_are_of() -> None:
+    """TCP, the NIC's share, and all traffic with the seconds that it took."""
+    counters = SimpleNamespace(
+        tcp=lambda: {"a": {"timeouts": 1}, "b": {"timeouts": 2}},
+        traffic=lambda: {"a": {"out_bytes": 3}, "b": {"out_bytes": 4}},
+    )
+    lab: Any = SimpleNamespace(counters=counters)
+    check: Any = SimpleNamespace(shares={"a": {"out": 0.5}, "b": {"out": 0.75}})
+    assert kernel_network._read_counts(lab, check, 9.0) == {
+        "a": {
+            "tcp": {"timeouts": 1},
+            "nic": {"out": 0.5},
+            "traffic": {"out_bytes": 3, "seconds": 9.0},
+        },
+        "b": {
+            "tcp": {"timeouts": 2},
+            "nic": {"out": 0.75},
+            "traffic": {"out_bytes": 4, "seconds": 9.0},
+        },
+    }
