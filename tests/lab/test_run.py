@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 from emu.errors import DataError, RunError
 from emu.lab import run as lab_run
 from emu.lab import samples as lab_samples
+from emu.lab.machines import nic_check
 from emu.lab.machines.lab import LabMachine
+from emu.lab.machines.programs import TIME_SCALE, LabProgram
 from emu.lab.run import LabPrograms, ProgramRun, _end_of, _foretell, summary
 from emu.lab.samples import Samples
 from emu.prediction.analysis.traffic import CALL, OWNER, PACKET, SEND, WAIT, Traffic
@@ -500,3 +504,251 @@ def test_samples_are_taken_each_half_second_in_emulated_time(
     assert rows["timeouts"][-1].tolist() == [2, 4]
     assert rows["dropped"][-1].tolist() == [[5, 6], [7, 8]]
     assert rows["queued"][-1].tolist() == [[9, 10], [11, 12]]
+
+
+class Parts:
+    """What a lab's programs are made of, all of it noting what it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
+        self.preloaded: list[Any] = []
+        self.told: list[str] = []
+        samples = SimpleNamespace(seconds=1.25, began=77.0, close=lambda: {"a": 1})
+        output = SimpleNamespace(add=self.add, close=lambda: ["times"])
+        notes = SimpleNamespace(environment={"LD_PRELOAD": "notes.so"})
+        replaced = {
+            "Samples": lambda _: samples,
+            "OutputLines": lambda _: output,
+            "CallNotes": lambda: notes,
+            "SshServer": self.serve,
+            "cores_here": lambda: cores,
+            "write_lines": lambda _, times: self.told.append(f"{times}"),
+        }
+        for name, value in replaced.items():
+            monkeypatch.setattr(lab_run, name, value)
+        self.started: list[Any] = []
+        self.lab: Any = SimpleNamespace(
+            machines=MACHINES,
+            time_scale=2.5,
+            address={"a": "10.0.0.1", "b": "10.0.0.2"}.__getitem__,
+            start=self.start,
+        )
+
+    def add(self, log: Path) -> int:
+        """Return a descriptor that takes output."""
+        return os.open(log, os.O_CREAT | os.O_WRONLY)
+
+    def serve(self, _: object, preload: dict[str, str]) -> Any:
+        """Return a server of ssh."""
+        self.preloaded.append(preload)
+        close = partial(self.told.append, "ssh closed")
+        return SimpleNamespace(path="/bin:ssh", close=close)
+
+    def start(self, machine: str, command: list[str], **options: Any) -> Any:
+        """Start a program."""
+        self.started.append((machine, command, options["environment"]))
+        os.fstat(options["output"])
+        return SimpleNamespace(number=10 + len(self.started))
+
+
+def file_of(folder: Path, *, calls: bool = False, **cores: float) -> Any:
+    """Return a lab's file with two events, of which the later comes first."""
+    nic = SimpleNamespace(outward=5.0, inward=6.0)
+    events = [
+        SimpleNamespace(time=9.0, machine="b", nic=nic),
+        SimpleNamespace(time=3.0, machine="a", nic=nic),
+        SimpleNamespace(time=1.0, machine=None, nic=nic),
+        SimpleNamespace(time=2.0, machine="a", nic=None),
+    ]
+    section = SimpleNamespace(calls=calls)
+    return SimpleNamespace(events=events, lab=section, folder=folder, cores=cores)
+
+
+@pytest.mark.parametrize(("cores", "is_told"), [(2.0, False), (1.5, True)])
+def test_programs_start_in_order_with_the_settings_of_the_lab(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cores: float, *, is_told: bool
+) -> None:
+    """More of them than cores are told; the command of a run stands in their place."""
+    parts = Parts(monkeypatch, cores)
+    said: list[str] = []
+    running = LabPrograms(parts.lab, file_of(tmp_path), tmp_path, said.append)
+    assert running._events == [
+        (3.0, LabMachine("a", 5.0, 6.0)),
+        (9.0, LabMachine("b", 5.0, 6.0)),
+    ]
+    assert parts.preloaded == [{}]
+
+    running.start([LabProgram("p", ("a", "b"), "train {rank}", {"X": "1"})], [])
+
+    assert [(machine, command[-1]) for machine, command, _ in parts.started] == [
+        ("a", "train 0"),
+        ("b", "train 1"),
+    ]
+    environment = parts.started[0][2]
+    settings = (environment["X"], environment[TIME_SCALE], environment["PATH"])
+    assert settings == ("1", "2.5", "/bin:ssh")
+    assert "LD_PRELOAD" not in environment
+    assert (tmp_path / "hosts.txt").read_text() == "10.0.0.1\n10.0.0.2\n"
+    assert running.runs == {
+        11: ProgramRun("p", "a", 1.25),
+        12: ProgramRun("p", "b", 1.25),
+    }
+    assert bool(said) == is_told
+    if is_told:
+        assert said[0].startswith("2 programs, and this computer has 1.5 cores")
+
+    assert running.close() == {"a": 1}
+    assert parts.told == ["ssh closed", "['times']"]
+    assert running.packets(None) is None
+    capture: Any = SimpleNamespace(close=lambda began, scale: (began, scale))
+    packets: Any = running.packets(capture)
+    assert packets == (77.0, 2.5)
+
+
+def test_calls_are_noted_where_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The library is preloaded by programs and over ssh; quotas need no warning."""
+    parts = Parts(monkeypatch, 0.5)
+    said: list[str] = []
+    file = file_of(tmp_path, calls=True, a=0.5, b=0.5)
+    running = LabPrograms(parts.lab, file, tmp_path, said.append)
+    command = [LabProgram("command", ("a",), 'exec "$@"')]
+    running.start(command, ["hostname", "-f"])
+
+    ((_, words, environment),) = parts.started
+    assert words[-3:] == ["command", "hostname", "-f"]
+    assert environment["LD_PRELOAD"] == "notes.so"
+    assert parts.preloaded == [{"LD_PRELOAD": "notes.so"}]
+    assert said == []
+
+
+class Written:
+    """A run directory that keeps what is written in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files: dict[str, Any] = {}
+
+    def write_arrays(self, name: str, **arrays: Any) -> None:
+        """Keep arrays."""
+        self.files[name] = arrays
+
+    def write_json(self, name: str, content: Any) -> None:
+        """Keep what a file says."""
+        self.files[name] = content
+
+
+@pytest.mark.parametrize(
+    ("captures", "pcap", "asked"),
+    [(True, False, [None]), (False, False, []), (False, True, ["traffic.pcap"])],
+)
+def test_a_lab_runs_from_its_prediction_to_what_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    captures: bool,  # noqa: FBT001 -- of a parameter
+    pcap: bool,  # noqa: FBT001 -- of a parameter
+    asked: list[str | None],
+) -> None:
+    """What crossed is judged where it was captured; samples are written in any case."""
+    steps: list[Any] = []
+    taken: list[Any] = []
+    check = nic_check.NicCheck({"a": {"out": 1.0}}, 0.5, (), 0.01)
+
+    def capture(path: Path | None) -> Any:
+        taken.append(path and path.name)
+        return SimpleNamespace(lost=3, cpu_seconds=0.75)
+
+    def measure(most: float) -> nic_check.NicCheck:
+        steps.append(("check", most))
+        return check
+
+    lab = contextlib.nullcontext(
+        SimpleNamespace(
+            machines=MACHINES,
+            time_scale=2.0,
+            startup_seconds=0.25,
+            holders={},
+            capture=capture,
+            counters=SimpleNamespace(traffic=lambda: {"t": 1}, tcp=lambda: {"c": 2}),
+            check_nics=measure,
+        )
+    )
+    running = SimpleNamespace(
+        samples=SimpleNamespace(seconds=6.5, early=(0.5, 0.25)),
+        runs={1: ProgramRun("p", "a", 0.0, 1.0, 0)},
+        start=lambda programs, command: steps.append((programs, command)),
+        until_end=lambda: steps.append("ended"),
+        close=lambda: sampled(1.0, 0.0, 8.0),
+        packets=lambda capture: capture and "packets",
+        describe=lambda seconds: {"seconds": seconds},
+        traffic=lambda packets: f"traffic of {packets}",
+        sum_traffic=lambda traffic, seconds: (traffic, seconds),
+        judge=lambda *arguments: {"prediction": arguments},
+    )
+    written: list[Any] = []
+    replaced = {
+        "programs_of": lambda *_: ["programs"],
+        "predict_lab": lambda _: "schedule",
+        "open_lab": lambda _: lab,
+        "_foretell": lambda *arguments: iter(["foretold", str(arguments[2])]),
+        "LabPrograms": lambda *_: running,
+        "running_lab": lambda *_: contextlib.nullcontext(),
+        "write_traffic": lambda _, traffic: written.append(traffic),
+    }
+    for name, value in replaced.items():
+        monkeypatch.setattr(lab_run, name, value)
+    section = SimpleNamespace(max_nic_error=0.125, capture=captures)
+    file: Any = SimpleNamespace(lab=section)
+    directory: Any = Written(tmp_path)
+    said: list[str] = []
+
+    found = lab_run.run_lab(file, directory, ["true"], pcap=pcap, watch=said.append)
+
+    assert steps == [("check", 0.125), (["programs"], ["true"]), "ended"]
+    assert said == [
+        "foretold",
+        "2.0",
+        "2 machines in 0.25 s",
+        "NICs measured in 0.50 s",
+    ]
+    assert taken == asked
+    assert directory.files["lab.json"] == found
+    assert [*directory.files] == ["samples.npz", "lab.json"]
+    assert (found["seconds"], found["traffic"], found["tcp"]) == (
+        6.5,
+        {"t": 1},
+        {"c": 2},
+    )
+    assert found["measured"] == {"seconds": 0.5, "shares": {"a": {"out": 1.0}}}
+    assert found["early_seconds"] == 0.5
+    if not asked:
+        assert "capture" not in found
+        assert written == []
+        return
+    assert found["capture"] == {"lost": 3, "cpu_seconds": 0.75}
+    assert found["crossed"] == ("traffic of packets", 6.5)
+    assert found["prediction"] == (
+        "traffic of packets",
+        "schedule",
+        {"c": 2},
+        {"a": {"out": 1.0}},
+    )
+    assert written == ["traffic of packets"]
+
+
+def test_a_nic_that_is_off_is_refused_with_the_key_that_decides() -> None:
+    """The error is of the machines of the file."""
+    check = nic_check.NicCheck({"a": {"out": 0.5}}, 0.5, ("a out carries half",), 0.01)
+    trails: list[Any] = []
+
+    def refuse(trail: tuple[str, ...], problem: str) -> RunError:
+        trails.append(trail)
+        return RunError(problem)
+
+    file: Any = SimpleNamespace(
+        lab=SimpleNamespace(max_nic_error=0.01), origin=SimpleNamespace(error=refuse)
+    )
+    lab: Any = SimpleNamespace(check_nics=lambda _: check)
+    with pytest.raises(RunError, match=r"a out carries half.* lab.max_nic_error above"):
+        lab_run._check_nics(file, lab)
+    assert trails == [("cluster", "machines")]

@@ -100,7 +100,7 @@ def test_a_process_is_ready_when_it_first_speaks_behind_its_answers() -> None:
 def test_a_member_of_a_ring_has_the_sum_with_the_last_packet_of_the_one_before() -> (
     None
 ):
-    """Three send 800 of 600 bytes, in pieces of 200: two sums with silence between."""
+    """Three send 800 bytes for a sum of 600, twice, with silence between."""
     times = [
         [0.000, 0.001, 0.002, 0.003, 1.000, 1.001, 1.002, 1.003],
         [0.0001, 0.0011, 0.0021, 0.0041, 1.0002, 1.0011, 1.0021, 1.0041],
