@@ -180,8 +180,7 @@ class _Race:
             # With the looks that make it sure; a rate
             # that is there later is not the best.
             useful = learning.passes + HELD - 1
-            useful_passes = int(min(passes, useful))
-            passes = max(useful_passes, HELD)
+            passes = int(min(passes, useful))
 
     def train(self, rate: float, passes: int) -> Learning:
         """Return one rate, trained for so many passes, or until it is there."""

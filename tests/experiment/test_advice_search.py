@@ -17,7 +17,7 @@ from emu.experiment.advice import Advice, _best_of_rows, _contradiction, _no_wor
 from emu.experiment.advice_search import Search
 from emu.experiment.learning_rates import Learning, Rates
 from emu.experiment.levers import Lever
-from emu.experiment.prospects import Prospect, Terms
+from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.systems import Target
 from emu.scenario.virtual_training import NotReached
 from emu.systems.training_section import TrainingSection
@@ -106,6 +106,9 @@ def test_where_nothing_keeps_to_the_limits_what_comes_nearer_is_of_use() -> None
     terms = Terms(target=TARGET, deadline=10.0, budget=100.0)
     search = search_of(terms, choices=[Way("a", 40.0, 1.0, terms)], hope=1.0)
     assert search.useful_passes(prospect_of(5.0, cost=1.0), 1.5) == 12.0
+    # A little beyond them is beyond them.
+    search.choices = [Way("a", 15.0, 1.0, terms)]
+    assert search.useful_passes(prospect_of(5.0, cost=1.0), 1.0) == 3.0
     # At its limits it keeps to them, and its time counts.
     search.choices = [Way("a", 10.0, 1.0, terms)]
     search.hope = inf
@@ -139,6 +142,15 @@ def test_a_family_is_trained_again_where_more_passes_are_of_use(
     assert search.learn(prospect_of(1.0)).passes == 7.0
     assert len(asked) == 3
     assert search_of(Terms()).learn(prospect_of(1.0)) is None
+
+
+def test_a_family_that_has_arrived_is_trained_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(advice_search, "family_of", lambda prospect: prospect.row)
+    rates = Rates({0.1: learning_of(4.0)})
+    search = search_of(Terms(target=TARGET), rates={"p3": (rates, 5.0)})
+    assert search.learn(prospect_of(1.0)) is rates.best
 
 
 def test_trials_are_worth_it_from_a_hundredth_on(
@@ -217,6 +229,10 @@ def test_updates_that_weights_lack_are_held_against_the_most(
 
     search_of(Terms(staleness=found)).check_staleness(scenario)
     search_of(Terms()).check_staleness(scenario)
+    with monkeypatch.context() as alone:
+        # A job of no system has no weights that are late.
+        alone.setattr(advice_search, "system_of", lambda _: None)
+        search_of(Terms(staleness=0)).check_staleness(scenario)
     with pytest.raises(ScenarioError, match=f"may lack {found} updates") as error:
         search_of(Terms(staleness=found - 1)).check_staleness(scenario)
     assert error.value.file == f"--max-staleness {found - 1}"
@@ -266,51 +282,82 @@ def _with(of: Any, keys: dict[str, Any]) -> Any:
     return SimpleNamespace(**vars(of) | keys)
 
 
-def test_what_may_be_as_good_is_settled_and_its_twins_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Within a fifth of 10 s; of two that are alike that with fewer settings."""
-    settled = []
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of `way_of` that a search settles, as it does so."""
+    numbers: list[int] = []
 
     def settle(_: object, prospect: Any) -> None:
-        settled.append(prospect.timed.number)
+        numbers.append(prospect.timed.number)
 
     monkeypatch.setattr(Search, "settle", settle)
     monkeypatch.setattr(advice_search, "weights_of", lambda plain: plain)
+    return numbers
 
-    def prospect(number: int, epoch: float, settings: int, weights: str) -> Any:
-        way = prospect_of(epoch)
-        way.timed.number = number
-        way.timed.makespan = epoch
-        way.timed.scenario = weights
-        way.timed.question.settings = dict.fromkeys(range(settings))
-        return way
 
-    pool = [
-        prospect(0, 12.5, 0, "a"),
-        prospect(1, 12.0, 0, "a"),
-        prospect(2, 9.0, 2, "a"),
-        prospect(3, 9.0, 1, "a"),
-        prospect(4, 9.0, 3, "b"),
-        prospect(5, inf, 0, "a"),
-    ]
+def way_of(number: int, epoch: float, settings: int = 0, weights: str = "a") -> Any:
+    """Return a prospect with so many settings, and with these weights."""
+    way = prospect_of(epoch, cost=1.0)
+    way.timed.number = number
+    way.timed.makespan = epoch
+    way.timed.scenario = weights
+    way.timed.question.settings = dict.fromkeys(range(settings))
+    return way
+
+
+def test_what_may_be_as_good_is_settled_and_its_twins_are_not(
+    settled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a fifth of 10 s; of two that are alike that with fewer settings."""
+    pool = [way_of(0, 12.5), way_of(1, 12.0), way_of(2, 9.0, 2), way_of(3, 9.0, 1)]
+    pool += [way_of(4, 9.0, 3, "b"), way_of(5, inf)]
     search = search_of(Terms(), pool=pool, choices=[Way("x", 10.0)])
     search.settle_best()
     assert settled == [3, 4, 1]
 
     settled.clear()
-    monkeypatch.setattr(advice_search, "_SETTLED", 2)
-    search.settle_best()
+    with monkeypatch.context() as few:
+        few.setattr(advice_search, "_SETTLED", 2)
+        search.settle_best()
     assert settled == [3, 4]
     settled.clear()
     search.choices = []
     search.settle_best()
     assert settled == []
-    # CPU that is used up ends it behind the first.
-    search.choices = [Way("x", 10.0)]
+    # Of two limits the one that is missed by more ends it.
+    search.terms = Terms(deadline=10.0)
+    search.choices = [Way("x", 8.0, 9.0, search.terms)]
+    search.pool = [way_of(6, 12.5), way_of(7, 11.5, 0, "b")]
+    search.settle_best()
+    assert settled == [7]
+
+
+def test_what_is_settled_takes_two_minutes_of_cpu_at_most(
+    settled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rate is no twin; a pass takes 10 s where an accuracy is asked for."""
+    monkeypatch.setattr(Prospect, "cpu_per_pass", 10.0)
+    twin = way_of(8, 5.0)
+    pool = [
+        replace(twin, learning=learning_of(passes, rate=rate))
+        for passes, rate in ((1.0, 0.1), (1.0, 0.3), (2.0, 1.0))
+    ]
+    terms = Terms(target=TARGET)
+    search = search_of(terms, pool=pool, choices=[Way("x", 10.0)], cpu=100.0)
+    search.settle_best()
+    assert settled == [8, 8, 8]
+    assert search.cpu == 140.0
+    settled.clear()
+    search.cpu = 111.0
+    search.settle_best()
+    assert settled == [8]
+
+    search.terms = Terms()
+    search.pool = [way_of(9, 9.0), way_of(10, 9.0, 0, "b")]
+    settled.clear()
     search.cpu = 121.0
     search.settle_best()
-    assert settled == [3]
+    assert (settled, search.cpu) == ([9], 121.0)
 
 
 def test_machines_near_a_choice_are_its_own_all_and_the_fastest_of_its_row() -> None:
@@ -378,6 +425,17 @@ def test_batches_are_tried_around_the_files_and_beyond_where_the_last_is_best(
     both = tune({(4, (2, 1)): 5.0})
     assert both == [(2, (2, 1)), (4, (1, 1))]
 
+    # A batch of one has no half: it is asked for once more, and no further.
+    job = TrainingSection.model_construct(batch_size=1, fanouts=(1,))
+    start = SimpleNamespace(batch=(1, (1,)), timed=timed)
+    ones = [(size, (fanout,)) for fanout in (1, 2) for size in (1, 2)]
+    batches = Batches({(1, (1,)): 1.0})
+    monkeypatch.setattr(Search, "try_batch", lambda _, *asked: batches(*asked))
+    search_of(Terms(), free=SimpleNamespace(job=job)).tune_batches(start)
+    assert batches.asked == [*ones, (1, (1,)), (1, (1,))]
+    other = search_of(Terms(), free=SimpleNamespace(job=None))
+    assert other.tune_batches(start) is start
+
     whole = SimpleNamespace(batch=None, timed=SimpleNamespace(whole_graph=True))
     search = search_of(Terms(), free=SimpleNamespace(job=job))
     assert search.tune_batches(whole) is whole
@@ -413,7 +471,10 @@ def test_what_each_class_held_at_best_is_said_where_nothing_reaches_the_target(
 ) -> None:
     found = iter([learning_of(inf, 0.3), learning_of(inf, 0.2), learning_of(inf, 0.35)])
 
-    def find_rate(*_: Any, watch: Any, **__: Any) -> Rates:
+    keeps = []
+
+    def find_rate(*_: Any, keep: bool, watch: Any, **__: Any) -> Rates:
+        keeps.append(keep)
         watch(0.1)
         learning = next(found)
         return Rates({0.1: learning})
@@ -423,10 +484,12 @@ def test_what_each_class_held_at_best_is_said_where_nothing_reaches_the_target(
     told: list[str] = []
     search = search_of(Terms(target=TARGET), stage="x", watch=told.append)
     prospect = prospect_of(1.0)
-    for _ in range(2):
-        search.find_rates(None, prospect, 5.0)
-    assert search.nearest[False].level == 0.3
     search.find_rates(None, prospect, 5.0)
+    search.find_rates(None, prospect, 5.0, keep=True)
+    assert search.nearest[False].level == 0.3
+    search.terms = Terms(target=TARGET, keep_rate=True)
+    search.find_rates(None, prospect, 5.0)
+    assert keeps == [False, True, True]
     assert search.nearest[False].level == 0.35
     # A level that three looks hold took three passes.
     assert search.cpu == 3 * 3 * 2.0
@@ -439,6 +502,8 @@ def test_what_each_class_held_at_best_is_said_where_nothing_reaches_the_target(
     refusal = ScenarioError("a reason")
     without = search_of(Terms(), refused={"a": refusal, "b": ScenarioError("b")})
     assert without.describe_failure() is refusal
+    without.terms = Terms(target=TARGET)
+    assert without.describe_failure() is refusal
 
 
 def test_no_choice_that_is_worse_than_the_file_is_left() -> None:
@@ -449,6 +514,17 @@ def test_no_choice_that_is_worse_than_the_file_is_left() -> None:
     search = search_of(terms, choices=ways)
     error = ScenarioError("no file")
     assert _no_worse(search, error) == [ways[0], ways[1], ways[3]]
+
+    draw = SimpleNamespace(speed=SimpleNamespace(samples_per_second=1.0))
+    answer: Any = SimpleNamespace(
+        draws={0: draw},
+        train=6,
+        cost={"total": 1.0},
+        simulated=SimpleNamespace(makespan=6),
+    )
+    stated = Choice(answer, terms)
+    assert stated.judged == ways[3].judged
+    assert _no_worse(search, stated) == [ways[0], ways[3]]
 
 
 def test_rows_are_named_by_their_best_and_in_order() -> None:
@@ -511,6 +587,11 @@ def test_margins_are_of_what_was_judged() -> None:
     line = advice_of(best, refusal, terms=terms)._file_line()
     assert line == "not the file as it stands: no room"
 
+    dear, free = Way("a", 4.0, None, terms), Way("b", 6.0, None, terms)
+    assert advice_of(dear, free, terms=terms)._file_line().startswith("1.50 x as fast")
+    nothing = advice_of(Way("a", 0.0), Way("b", 8.0), terms=Terms())
+    assert nothing._file_line().startswith("which fits, unlike")
+
     fast, slow = Way("a", 4.0, 2.0), Way("b", 8.0, 5.0)
     found = advice_of(fast, slow, slow, terms=Terms())
     found = replace(found, best=replace(fast, draws={0: 4.0}))
@@ -525,10 +606,11 @@ def test_rivals_within_the_interval_of_the_seeds_are_ties() -> None:
     best = Way("a", 1.0, draws=dict(zip(seeds, (1.0, 1.2, 0.9, 1.1), strict=True)))
     near = Way("b", 1.0, draws=dict(zip(seeds, (1.1, 1.1, 1.0, 1.0), strict=True)))
     far = Way("c", 1.0, draws={seed: 9.0 + seed / 9 for seed in seeds})
-    single = Way("d", 1.0, draws={0: 1.0})
-    found = advice_of(best, best, far, near, single, terms=Terms())
+    others = [Way("d", 1.0, draws={seed: 1.0}) for seed in (0, 9)]
+    found = advice_of(best, best, far, near, *others, terms=Terms())
     assert [tie.row for tie in found.ties] == ["b"]
-    assert found._next_line().endswith("; a tie within 95 %: b")
+    line = found._next_line()
+    assert line == "1.00 x as fast as the next, c on all; a tie within 95 %: b"
 
 
 def test_a_change_is_named_from_where_the_winner_wins(
@@ -551,6 +633,10 @@ def test_a_change_is_named_from_where_the_winner_wins(
     lever = Lever("x", lambda value: {"x": value}, "{:.1f}".format)
     assert [*levers.find_change(lever, 1 / 16)] == []
     assert [*levers.find_change(lever, 16.0)] == ["x from 4.0: b at 4.0"]
+
+    # Of equal seconds the present one stays the best: at 4 both take 8.
+    whole = replace(lever, whole=True, write="{:.0f}".format)
+    assert [*levers.find_change(whole, 16.0)] == ["x from 5: b at 5.0"]
 
     def fail(*_: Any, **__: Any) -> Any:
         raise ScenarioError("no such figure")

@@ -30,6 +30,8 @@ def test_both_limits_are_shares_and_the_larger_one_counts() -> None:
     assert terms.judge(9.0, 2.0) == (1.5, 9.0)
     assert terms.measure(inf, 1.0) == (inf, inf)
     assert Terms().measure(3.0, 8.0) == (0.0, 3.0)
+    # Infinity over an infinite deadline is no number.
+    assert Terms().measure(inf, None) == (inf, inf)
 
 
 def test_dollars_are_what_a_deadline_alone_looks_for() -> None:
@@ -90,6 +92,16 @@ def test_a_choice_takes_its_epoch_or_all_of_its_time() -> None:
     assert cheap.mean_aim == 100.0
 
 
+def test_what_takes_no_time_costs_nothing() -> None:
+    instant = answer_of(simulated=SimpleNamespace(makespan=0.0), makespans={3: 0.0})
+    choice = Choice(instant, Terms(target=TARGET))
+    assert (choice.seconds, choice.cost, choice.mean_aim) == (0.0, 0.0, 0.0)
+    nothing = SimpleNamespace(makespan=0.0)
+    assert prospect_of(simulated=nothing, epoch_seconds=0.0).epoch_cost == 0.0
+    asked: Any = SimpleNamespace(machines=None)
+    assert prospect_of(question=asked).machines == ()
+
+
 def test_a_choice_has_all_seeds_up_to_one_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,6 +129,9 @@ def test_a_choice_has_all_seeds_up_to_one_that_cannot_be(
         lambda question: Answer(question, refused="never"),  # type: ignore[arg-type]
     )
     assert choice.drawn() is choice
+    monkeypatch.setattr(prospects, "answer", answer)
+    alone = Choice(stated, Terms(target=TARGET, seeds=1)).drawn()
+    assert alone.answer.chosen
 
 
 def test_a_name_has_settings_but_no_section_of_theirs() -> None:

@@ -203,6 +203,15 @@ def test_rates_beyond_the_best_one_are_tried_for_a_pass_less(
     assert found.asked == [*first, (0.3, 4), (1.0, 4)]
     assert rates.best.rate == 0.3
 
+    # A later one is of use up to 6 passes: two looks more make that sure.
+    later = race(monkeypatch, [0.01] * 5, **{"0_1": 7, "0_3": 9})
+    learning_rates.find_rate(PLAIN, Target(0.9, within=40))
+    assert later.asked[-2:] == [(0.1, 12), (0.3, 8)]
+
+    short = race(monkeypatch, [0.01])
+    learning_rates.find_rate(PLAIN, Target(0.9, within=40), most=0.4, keep=True)
+    assert short.asked == [(0.01, 3)]
+
     kept = race(monkeypatch, [0.01], **{"0_01": 30})
     learning_rates.find_rate(PLAIN, Target(0.9, within=40), most=9.7, keep=True)
     # 9 passes are of use, and two looks make it sure.
@@ -220,3 +229,32 @@ def test_no_more_than_three_rates_beyond_the_grid_are_tried(
     monkeypatch.setattr(learning_rates, "rate_of", lambda _: 0.01)
     learning_rates.find_rate(PLAIN, Target(0.9, within=4))
     assert [rate for rate, _ in trainings.asked] == rates[:7]
+
+
+@pytest.mark.parametrize(
+    ("steps_per_pass", "gain", "last"),
+    [(13, 0.0, 12), (12, 0.0, 36), (9, 0.0, 36), (26, 0.0, 12), (13, 0.001, 40)],
+)
+def test_what_gains_nothing_in_a_hundred_steps_is_given_up(
+    steps_per_pass: int, gain: float, last: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 4 to 12 passes are 8 of as many steps each, and to 36 are 24."""
+    found = race(monkeypatch, [gain] * 4, steps_per_pass)
+    learning_rates.find_rate(PLAIN, Target(0.9, within=40))
+    assert found.asked[-1][1] == last
+
+
+def test_a_gain_of_half_a_percent_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader goes from 25 to 25.5 %: those that were left out stay out."""
+    asked = []
+
+    def train(_: Any, __: Target, rate: float, passes: int) -> Learning:
+        asked.append((rate, passes))
+        if rate != 0.03:
+            return Learning(rate, np.full(passes, 0.1))
+        return Learning(rate, np.full(passes, 0.25 if passes < 12 else 0.255))
+
+    race(monkeypatch, [])
+    monkeypatch.setattr(learning_rates, "_train", train)
+    learning_rates.find_rate(PLAIN, Target(0.9, within=12))
+    assert asked[4:] == [(0.03, 12)]

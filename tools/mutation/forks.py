@@ -88,6 +88,8 @@ def plant_in_forks(
         files = {test.partition("::")[0] for fault in chosen for test in fault.tests}
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *QUICK),
+            # Rewritten, a function with an assert is not what its file compiles to.
+            "--assert=plain",
             *("-p", "tools.mutation.forks", f"--planted={planted}"),
             *(f"--fates={sending}", f"--patience={patience}", *sorted(files)),
         ]
