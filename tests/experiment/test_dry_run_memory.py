@@ -6,7 +6,9 @@ import contextlib
 import json
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.errors import ScenarioError
+from emu.experiment import machine_memory
 from emu.experiment.dry_run import (
+    DryRun,
     count_host_processes,
     dry_run,
     strain,
@@ -300,3 +305,79 @@ def test_no_shipped_scenario_is_warned_of(name: str) -> None:
 
     assert not strain(known, 2, 1e9)
     assert not strain(known, 2, None)
+
+
+#: A run of 2 wall seconds with 8,000 ends, of which the peak is 1 GB/s.
+KNOWN = DryRun(
+    time_scale=0.5,
+    byte_scale=1.0,
+    makespan=4.0,
+    processes=3,
+    flows=2,
+    ends=8_000,
+    payload=1.0,
+    waiting=1.0,
+    memory=1.0,
+    wall_seconds=2.0,
+    peak_traffic=1e9,
+    sensitivity=0.0,
+)
+
+
+def test_ends_take_half_a_millisecond_of_a_core_each() -> None:
+    """They are 4 s of CPU in 2 s: two cores are just enough, and one is not."""
+    assert strain(KNOWN, 2, None) == ""
+    said = strain(KNOWN, 1, None)
+    assert said.startswith("too fast for this host with 1 cores: 4e+03 ends of tasks")
+    # Twice as slow as what is twice too fast.
+    assert said.endswith("auto, or 2 or more")
+    assert strain(replace(KNOWN, time_scale=None), 1, None) == ""
+    assert strain(replace(KNOWN, wall_seconds=0.0), 1, None) == ""
+    assert strain(replace(KNOWN, peak_traffic=None), 1, None) == ""
+
+
+def test_two_cores_carry_half_of_what_a_connection_does() -> None:
+    """Of 2 GB/s they carry 1, and so does one core alone; six carry 3."""
+    few = replace(KNOWN, ends=1)
+    assert strain(few, 2, 2e9) == strain(few, 1, 2e9) == ""
+    said = strain(replace(few, peak_traffic=3.5e9), 6, 2e9)
+    assert "28 Gbit/s at the peak, where 24 Gbit/s are carried" in said
+    assert said.endswith("auto, or 1.2 or more")
+    assert strain(replace(few, peak_traffic=3e9), 6, 2e9) == ""
+    both = strain(replace(KNOWN, peak_traffic=4e9), 1, 2e9)
+    assert both.endswith("auto, or 4 or more")
+
+
+@pytest.mark.parametrize(
+    ("trains", "room", "is_refused"),
+    [(True, 10.0, False), (True, 9.0, True), (False, 9.0, False), (True, None, False)],
+)
+def test_memory_lacks_where_less_is_stated_than_needed(
+    trains: bool,  # noqa: FBT001
+    room: float | None,
+    is_refused: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """m0 needs 10 bytes; m1 states 1 and takes no part, m2 states nothing."""
+    rooms = {"m0": room, "m1": 1.0, "m2": None}
+    if room is None:
+        rooms["m1"] = None
+    machines = [
+        SimpleNamespace(name=name, resources={} if size is None else {"memory": size})
+        for name, size in rooms.items()
+    ]
+    experiment: Any = SimpleNamespace(
+        problem=SimpleNamespace(cluster=SimpleNamespace(machines=machines)),
+        scenario=SimpleNamespace(job=SimpleNamespace(trains=trains)),
+    )
+    needs = {"m0": 10.0, "m2": 99.0}
+    monkeypatch.setattr(machine_memory, "memory_by_machine", lambda *_: needs)
+    schedule: Any = None
+    if not is_refused:
+        machine_memory.check_memory(experiment, schedule)
+        return
+    with pytest.raises(ScenarioError) as error:
+        machine_memory.check_memory(experiment, schedule)
+    assert error.value.problem == (
+        "does not fit into memory: m0 needs 10 B, 1 B more than it has"
+    )

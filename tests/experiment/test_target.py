@@ -244,3 +244,40 @@ def test_looks_that_training_waits_for(row: str) -> None:
     more = slow.makespan - free.makespan
     assert more == pytest.approx(looks * pause, abs=1e-12)
     assert slow.curves[0][-1][0] == pytest.approx(slow.makespan)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("accuracy=0.88", Target(0.88, within=7)),
+        ("accuracy=88 %,split=test", Target(0.88, "test", 7)),
+        (" split = train , accuracy = 1", Target(1.0, "train", 7)),
+        ("accuracy=0", None),
+        ("accuracy=101 %", None),
+        ("split=test", None),
+        ("accuracy=0.5,split=all", None),
+        ("accuracy=0.5,seeds=3", None),
+    ],
+)
+def test_a_target_is_a_share_above_nothing_and_at_most_all(
+    text: str, target: Target | None
+) -> None:
+    if target is not None:
+        assert Target.parse(text, 7) == target
+        return
+    with pytest.raises(ScenarioError) as error:
+        Target.parse(text)
+    assert error.value.file == f"--to {text}"
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(16, 5), (66, 1), (65, 2), (22, 3)])
+def test_passes_end_with_the_step_that_sees_the_last_vertex(
+    batch_size: int, steps: int
+) -> None:
+    """Of 197 vertices three workers see 48 in a step: four steps are too few."""
+    scenario = scenario_of(batch_size=batch_size)
+    assert open_for(build_job(scenario).settings).train_count == 197
+    ended: Any = Target(0.5, "test", within=7).end(scenario)
+    assert ended.job.iterations == 7 * steps
+    assert ended.until.split == "test"
+    assert ended.until.accuracy == 0.5
