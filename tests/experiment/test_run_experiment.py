@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +14,7 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.dry_run import check_messages
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_files import _training_lines
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
@@ -71,3 +75,19 @@ def test_a_setup_that_is_larger_is_named_by_its_machines() -> None:
 
     with pytest.raises(ScenarioError, match=words):
         check_messages(prepare(load("p3_products", changes)))
+
+
+def test_a_loss_that_is_no_number_is_infinite_and_other_figures_are_left_out() -> None:
+    reports = [
+        (0.5, "w0", 3, {"loss": math.nan, "rows": math.nan, "edges": 4}),
+        (0.75, "w1", 4, {"loss": math.inf, "rows": math.inf}),
+        (1.0, "w1", 5, {"loss": 0.25}),
+    ]
+    run: Any = SimpleNamespace(reports=reports)
+    assert _training_lines(run) == [
+        "time,task,iteration,figure,value",
+        "0.5,w0,3,loss,inf",
+        "0.5,w0,3,edges,4.0",
+        "0.75,w1,4,loss,inf",
+        "1.0,w1,5,loss,0.25",
+    ]

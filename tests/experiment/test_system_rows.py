@@ -393,3 +393,14 @@ def test_gpu_memory_of_a_machine_is_that_of_all_its_tasks() -> None:
     experiment: Any = SimpleNamespace(problem=problem, tasks=machines)
 
     assert gpu_memory_by_machine(experiment) == {"m0": 7.0, "m1": 7.0}
+
+
+def test_up_to_32_settings_of_a_row_are_tried() -> None:
+    def count(sizes: int) -> int:
+        choices = {"batch_size": [*range(1, sizes + 1)], "fanouts": [[4, 4], [2, 3]]}
+        stated = load(scenario_of(), {"systems": {"dgtp": choices}})
+        return len(list_settings(stated, "dgtp"))
+
+    assert count(16) == 32
+    with pytest.raises(ScenarioError, match="34 settings, write 32 or fewer"):
+        count(17)

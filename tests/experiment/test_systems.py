@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment import systems as systems_module
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import (
     as_system,
     as_variant,
     edits,
+    flatten,
     list_sources,
     list_variants,
     write_rows,
@@ -38,6 +41,7 @@ from emu.scenario import (
     write_profile,
 )
 from emu.scenario.scenario_file import loads
+from emu.systems.system import Variant
 from emu.training import GraphModel
 from emu.training.looks import epoch_of
 
@@ -542,3 +546,49 @@ def test_names_of_tasks_are_left_behind() -> None:
     assert edits(placed, made)["placement.tasks.w0"] == ("b", None)
     assert np.isfinite(prepare(made).simulate().makespan)
     assert [*ranking(compare_systems(placed, ["dgtp"]))] == []
+
+
+def test_no_row_hides_another_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of x is called as the system y, and a row of y as one of x."""
+    variants = {name: Variant(name) for name in "abcd"}
+    rows = {
+        "x": {"a": variants["a"], "y": variants["b"]},
+        "y": {"a": variants["c"], "y": variants["d"]},
+        "z": {},
+    }
+    table = {
+        name: SimpleNamespace(variants=of_system, translation=object())
+        for name, of_system in rows.items()
+    }
+    table["custom"] = SimpleNamespace(variants={}, translation=None)
+    monkeypatch.setattr(systems_module, "systems", lambda: table)
+    assert systems_module._variants() == {
+        "a": variants["a"],
+        "x.y": variants["b"],
+        "y.a": variants["c"],
+        "y": variants["d"],
+        "z": Variant("z"),
+    }
+    assert list_variants(["z", "all", "x"]) == ["z", "a", "x.y", "y.a", "y", "x"]
+
+
+def test_keys_are_those_that_lead_to_a_value() -> None:
+    nested = {"a": {"b": {"c": 1}, "d": [2]}, "e": None}
+    assert flatten(nested) == {"a.b.c": 1, "a.d": [2], "e": None}
+    assert flatten({"a": 1}, "job.") == {"job.a": 1}
+
+
+def test_rows_whose_names_are_one_as_files_are_numbered(tmp_path: Path) -> None:
+    scenario = document("dgtp", {"workers": 1})
+    rows = [
+        ("p3, A", {4: scenario, 5: scenario, 9: scenario}),
+        ("p3-A", {4: scenario, 5: scenario}),
+        ("p3-A", {4: scenario}),
+    ]
+    files = write_rows(tmp_path / "made", "it", rows)
+    names = [[Path(file).name for file in row] for row in files]
+    assert names == [
+        ["it-p3-A.yaml", "it-p3-A-seed5.yaml", "it-p3-A-seed9.yaml"],
+        ["it-p3-A-2.yaml", "it-p3-A-2-seed5.yaml"],
+        ["it-p3-A-3.yaml"],
+    ]
