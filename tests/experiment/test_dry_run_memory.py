@@ -381,3 +381,27 @@ def test_memory_lacks_where_less_is_stated_than_needed(
     assert error.value.problem == (
         "does not fit into memory: m0 needs 10 B, 1 B more than it has"
     )
+
+
+def test_a_dry_run_counts_what_crosses_and_what_shares_a_process() -> None:
+    """Of 18 tasks on 3 machines each sends once, 10 kB that the second step waits for.
+
+    Every machine has a process of 40 MB; the 15 others are 1 MB each in these.
+    """
+    scenario = ring(18, 3, processes="machine", byte_scale=4, time_scale=2)
+    experiment = prepare(loads(json.dumps(scenario)))
+    known = dry_run(experiment)
+    assert (known.processes, known.flows, known.ends) == (18, 18, 36 + 18)
+    assert (known.time_scale, known.byte_scale) == (2.0, 4.0)
+    assert known.payload == pytest.approx(4 * 18 * 1e4)
+    assert known.wall_seconds == pytest.approx(2 * known.makespan)
+    waiting = most_waiting(experiment.simulate(), experiment.realization.volumes)
+    assert known.waiting == pytest.approx(4 * waiting)
+    rest = known.memory - known.waiting
+    assert rest == pytest.approx(4e8 + 3 * 4e7 + 15 * 1e6)
+    assert known.tcp is None
+    labels = [label for label, _ in known.rows()]
+    assert labels[-2:] == ["wall time", "real traffic at its peak"]
+    open_scale = replace(known, time_scale=None, wall_seconds=None, peak_traffic=None)
+    assert open_scale.rows()[0] == ("time scale", "chosen by trials")
+    assert len(open_scale.rows()) == len(labels) - 2

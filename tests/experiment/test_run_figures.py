@@ -17,6 +17,7 @@ from emu.experiment.run_result import (
     transport_figures,
 )
 from emu.experiment.scale_search import KernelForecast, ScaleChoice, ScaleTrial
+from emu.problem import Edge, Job, Task
 from emu.trust.lateness import HostEffect, Lateness
 from emu.trust.verdict import HostFigures, decide
 
@@ -279,3 +280,115 @@ def test_what_a_run_adds_to_its_file_is_there_where_it_has_it(
     assert (full["mini_batches"], full["first_iteration"]) == (6, 4)
     assert full["failures"] == {"kill": 1}
     assert ends == [12.0, 12.0]
+
+
+def jobs_of(*names: str) -> Job:
+    """Return jobs that have a worker and a store each, with settings of their own."""
+    tasks = []
+    for name in names:
+        tasks += [Task(f"{name}/w0", "worker"), Task(f"{name}/g0", "store")]
+    settings = {"jobs": {name: {"of": name} for name in names}}
+    return Job(tuple(tasks), (Edge(0, 1),), 4, settings=settings)
+
+
+def test_a_job_of_several_has_its_own_tasks_by_their_own_names() -> None:
+    alone, plain_names = run_result._job_alone(jobs_of("a", "b"), "b", "b/")
+    assert plain_names == {"b/w0": "w0", "b/g0": "g0"}
+    assert [(task.name, task.kind) for task in alone.tasks] == [
+        ("w0", "worker"),
+        ("g0", "store"),
+    ]
+    assert (alone.edges, alone.iterations, alone.settings) == ((), 4, {"of": "b"})
+
+
+def test_what_jobs_have_learnt_stands_beside_their_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts of two jobs may be called alike: they begin with the names of these."""
+    times: list[Any] = []
+    asked: list[Any] = []
+
+    def figures(job: Job, run: Any, name: str, weights: Any) -> Any:
+        asked.append((job, run, name, weights))
+        return {"loss": f"of {name}"}, {"w": name}
+
+    monkeypatch.setattr(run_result, "_figures", figures)
+    monkeypatch.setattr(run_result, "list_model_figures", lambda _: ["m"])
+    monkeypatch.setattr(run_result, "job_times", lambda *_, **__: times)
+    prepared: Any = SimpleNamespace(
+        problem=SimpleNamespace(job="job"),
+        experiment=SimpleNamespace(scenario=None),
+        policy="oes",
+    )
+    run: Any = SimpleNamespace(schedule=None, realization=None)
+    parts: Any = {"w": 1}
+    single: Any = run_result.learnt(prepared, run, parts)
+    assert single == ({"models": ["m"], "loss": "of "}, {"w": ""})
+    for name in "ab":
+        facts = {"job": name, "loss": 0}
+        times.append(SimpleNamespace(job=name, to_json=facts.copy))
+    several: Any = run_result.learnt(prepared, run, parts)
+    content, arrays = several
+    assert content == {
+        "models": ["m"],
+        "training": [],
+        "jobs": [{"job": "a", "loss": "of a"}, {"job": "b", "loss": "of b"}],
+    }
+    assert arrays == {"a/w": "a", "b/w": "b"}
+    assert asked == [("job", run, name, parts) for name in ("", "a", "b")]
+
+
+@pytest.mark.parametrize("by_results", [False, True])
+def test_a_job_is_judged_by_its_own_reports_and_weights(
+    by_results: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weights of b are two parts, of which the second is a matrix, in their order."""
+    curves: list[Any] = []
+    flats = []
+    results_of = []
+
+    def trained(_: Job, results: Any) -> Any:
+        results_of.append(results)
+        return np.array([5.0, 6.0, 7.0, 8.0, 9.0])
+
+    def evaluate(settings: Any, flat: Any) -> Any:
+        flats.append(flat.tolist())
+        return {"test": settings["of"]}
+
+    shapes = {"u": (1,), "v": (2, 2)}
+    monkeypatch.setattr("emu.runs.result.training_curve", curves.append)
+    monkeypatch.setattr(
+        run_result,
+        "curve_until_divergence",
+        lambda _, ends_well=True: {"ok": ends_well},
+    )
+    monkeypatch.setattr(
+        run_result, "system_of", lambda _: SimpleNamespace(trained=trained)
+    )
+    monkeypatch.setattr(run_result, "list_training", lambda _: ["it"])
+    monkeypatch.setattr(run_result, "open_for", lambda _: None)
+    monkeypatch.setattr(run_result, "parameter_shapes", lambda *_: shapes)
+    monkeypatch.setattr(run_result, "evaluate", evaluate)
+    reports: list[Any] = [
+        (0.5, "a/w0", 1, {}),
+        (0.6, "b/w0", 2, {}),
+        (0.7, "b/g0", 3, {}),
+    ]
+    run: Any = SimpleNamespace(
+        reports=reports, results={"a/w0": "x", "b/w0": "y", "b/g0": "z"}
+    )
+    weights = {
+        "b/v": np.array([[2.0, 3.0], [4.0, 5.0]]),
+        "b/u": np.array([1.0]),
+        "a/u": np.array([8.0]),
+    }
+    found, parts = run_result._figures(
+        jobs_of("a", "b"), run, "b", None if by_results else weights
+    )
+    assert found == {"ok": True, "accuracy": {"test": "b"}}
+    assert curves == [reports[1:]]
+    expected = [5.0, 6.0, 7.0, 8.0, 9.0] if by_results else [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert flats == [expected]
+    assert parts["v"].tolist() == [expected[1:3], expected[3:]]
+    assert results_of == ([{"w0": "y", "g0": "z"}] if by_results else [])
