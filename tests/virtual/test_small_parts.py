@@ -1,0 +1,508 @@
+"""Parts of a virtual run by themselves: calls in words, output, exits and threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.errors import RunError, ScenarioError
+from emu.interchange.workload import Workload
+from emu.scenario.scenario_file import load_lab
+from emu.virtual import message_costs
+from emu.virtual import rank_exits as exits
+from emu.virtual.call_group import CallForm, CallGroup, MadeCall
+from emu.virtual.calls import Call, Mismatch, check_alike, script_of
+from emu.virtual.gloo_operations import Receive, Send
+from emu.virtual.gloo_transport import MessageNetwork, Wire, write_steps
+from emu.virtual.launch import Node, plan_ranks
+from emu.virtual.recorded_messages import MessageTasks, RecordedCall, _Message, _Pair
+from emu.virtual.recorded_messages import _Post as Posted
+from emu.virtual.run_virtual import (
+    Settings,
+    _describe_messages,
+    _describe_ranks,
+    describe_steps,
+    find_shared_cores,
+)
+from emu.virtual.transports import Transport, WrittenLane, _list_messages
+from emu.virtual.virtual_time import VirtualTime
+
+
+def test_a_call_is_told_with_all_that_it_states() -> None:
+    figures = {"size": 1200, "dtype": "int8", "peer": 3, "tag": 7, "root": 0}
+    sends = Call("send", figures, "a.py:4")
+    assert sends.describe() == (
+        "send of 1,200 bytes (int8) to member 3 with tag 7 with root 0 at a.py:4"
+    )
+    takes = Call("recv", {"peer": None, "tag": 1}, "a.py:5")
+    assert takes.describe() == "recv from member None with tag 1 at a.py:5"
+    assert Call("barrier", {}, "a.py:6").describe() == "barrier at a.py:6"
+
+
+def posts_of(call: Call, member: int, ranks: int) -> list[tuple[str, Any, int]]:
+    """Return what a member posts in a call: kinds, peers and sizes."""
+    script = script_of(call, member, ranks)
+    kinds = {Send: "send", Receive: "receive"}
+    found = []
+    for kind, peer, size in write_steps(script).rows.tolist():
+        if kind < 2:  # no wait
+            found.append(([*kinds.values()][kind], peer, size))
+    return found
+
+
+def test_each_call_has_its_script() -> None:
+    """A message has one post, also of a group of one; other calls of one have none."""
+    message = {"size": 12, "peer": 2, "tag": 0}
+    for ranks in (1, 3):
+        assert posts_of(Call("send", message, ""), 0, ranks) == [("send", 2, 12)]
+        for kind in ("recv", "recv_anysource"):
+            assert posts_of(Call(kind, message, ""), 0, ranks) == [("receive", 2, 12)]
+    moves = {"size": 12, "root": 1}
+    assert posts_of(Call("broadcast", moves, ""), 0, 1) == []
+    assert posts_of(Call("broadcast", {"size": 12}, ""), 1, 2) == [("receive", 0, 12)]
+    assert posts_of(Call("broadcast", moves, ""), 1, 2) == [("send", 0, 12)]
+    assert posts_of(Call("gather", moves, ""), 1, 3) == [
+        ("receive", 0, 12),
+        ("receive", 2, 12),
+    ]
+    assert posts_of(Call("scatter", moves, ""), 0, 3) == [("receive", 1, 12)]
+    barrier = posts_of(Call("barrier", {"size": 9}, ""), 0, 2)
+    assert barrier == [("receive", 1, 0), ("send", 1, 0)]
+    exchange = {"given": [0, 5], "taken": [0, 7]}
+    assert posts_of(Call("alltoall", exchange, ""), 0, 2) == [
+        ("send", 1, 5),
+        ("receive", 1, 7),
+    ]
+    with pytest.raises(KeyError, match="magic"):
+        script_of(Call("magic", {}, ""), 0, 2)
+    # A list is summed part by part, of 8 and 400 bytes.
+    parts = {"size": 408, "element": 4, "parts": [8, 400]}
+    sent = [
+        size
+        for kind, _, size in posts_of(Call("reduce_scatter_list", parts, ""), 0, 2)
+        if kind == "send"
+    ]
+    assert sent == [4, 4, 100, 100, 100, 100]
+    whole = {"size": 408, "element": 4}
+    sent = [
+        size
+        for kind, _, size in posts_of(Call("reduce_scatter", whole, ""), 0, 2)
+        if kind == "send"
+    ]
+    assert sum(sent) == 408
+
+
+def test_an_exchange_is_compared_with_every_other_member() -> None:
+    """The first agrees, the second expects more than it gets."""
+
+    def call(given: list[int], taken: list[int]) -> Call:
+        return Call("alltoall", {"given": given, "taken": taken}, "")
+
+    first, second = call([0, 1, 2], [0, 3, 4]), call([3, 0, 5], [1, 0, 6])
+    check_alike(second, 1, {0: first})
+    third = call([4, 6, 0], [2, 9, 0])
+    with pytest.raises(Mismatch, match="member 1 alltoall"):
+        check_alike(third, 2, {0: first, 1: second})
+    check_alike(call([4, 6, 0], [2, 5, 0]), 2, {0: first, 1: second})
+    # Of others the first stands for all.
+    check_alike(Call("barrier", {}, ""), 2, {0: Call("barrier", {}, "")})
+
+
+@pytest.mark.parametrize(
+    ("kind", "member", "given", "taken"),
+    [
+        ("gather", 1, [0, 0, 0], [8, 8, 8]),
+        ("gather", 0, [0, 8, 0], [0, 0, 0]),
+        ("scatter", 1, [8, 8, 8], [0, 0, 0]),
+        ("scatter", 2, [0, 0, 0], [0, 8, 0]),
+    ],
+)
+def test_roots_take_or_give_what_each_other_member_has(
+    kind: str, member: int, given: list[int], taken: list[int]
+) -> None:
+    """The second of three members is the root."""
+    call = Call(kind, {"size": 8, "root": 1}, "")
+    assert _list_messages(call, member, 3) == (given, taken)
+
+
+def test_transports_tell_whose_messages_they_have() -> None:
+    ring = Transport(("ring",))
+    both = Transport(("tree", "ring"))
+    assert Transport().describe() == "gloo's"
+    assert both.describe() == "NCCL's tree, ring"
+    assert (Transport().workers, ring.workers) == (2, 1)
+    assert (Transport().wire.is_offloaded, ring.wire.is_offloaded) == (False, True)
+    for kind in ("send", "recv"):
+        ring.check(Call(kind, {"size": 1}, ""))
+    # Equal parts of a list are one size, and none is none.
+    for parts in ((), (4, 4)):
+        ring.check(Call("reduce_scatter_list", {"parts": parts}, ""))
+    Transport(("tree",)).check(Call("alltoall", {}, ""))
+    assert both._algorithm(Call("broadcast", {}, "")) == "ring"
+    assert both._algorithm(Call("allreduce", {}, "")) == "tree"
+    assert both._algorithm(Call("gather", {}, "")) == ""
+    empty = script_of(Call("barrier", {}, ""), 0, 1)
+    lane = WrittenLane(write_steps(empty), 2)
+    assert lane.slot(5) == 5 + (2 << 48)
+    tree = Transport(("tree",)).lanes(Call("barrier", {}, ""), 0, 4)
+    assert {lane.channel for lane in tree} == {0, 1}
+    # A barrier sums a word, of which each of three members sends a third on.
+    (lane,) = ring.lanes(Call("barrier", {}, ""), 0, 2)
+    assert lane.steps.rows[:, 2].max() == 4
+
+
+def made(
+    group: CallGroup, rank: int, slot: int, kind: str = "allgather", **more: Any
+) -> MadeCall:
+    """Return a call of a rank."""
+    figures = {"size": 8, "element": 4, **more}
+    form = CallForm(group, group.member_of[rank], Call(kind, figures, ""))
+    return MadeCall(rank, form, name=slot, slot=slot)
+
+
+def test_values_of_a_collective_are_free_when_all_members_have_read() -> None:
+    """Members are ranks 5, 3 and 8, of which the second leaves nothing."""
+    group = CallGroup([5, 3, 8])
+    calls = [made(group, rank, 4) for rank in group.ranks]
+    assert group.find_places(4) == []
+    group.note_deposit(calls[0], 64)
+    group.note_deposit(calls[2], 128)
+    assert group.find_places(4) == [64, None, 128]
+    assert group.count_reader(calls[0]) == []
+    assert group.count_reader(calls[1]) == []
+    freed = group.count_reader(calls[2])
+    assert [(deposit.rank, deposit.place) for deposit in freed] == [(5, 64), (8, 128)]
+    assert group.find_places(4) == []
+
+
+def test_messages_are_taken_in_the_order_of_their_way() -> None:
+    """Of the same members the other way round, and another tag, are others."""
+    group = CallGroup([5, 3])
+    for place, (rank, peer, slot) in enumerate(
+        [(5, 1, 7), (3, 0, 7), (5, 1, 9), (5, 1, 7)]
+    ):
+        call = made(group, rank, slot, "send", peer=peer, tag=slot)
+        group.note_deposit(call, place)
+    taker = made(group, 3, 7, "recv", peer=0, tag=7)
+    first = group.take_message(taker, 0)
+    assert (first.rank, first.place, first.size) == (5, 0, 8)
+    assert group.take_message(taker, 0).place == 3
+    assert group.count_reader(taker) == []
+    taker.deposit = first
+    assert group.count_reader(taker) == [first]
+
+
+def test_a_rank_s_delay_is_of_its_turn() -> None:
+    """Since 2 s, when messages had taken 0.5 s, they took 0.25 of the 3 s passed."""
+    network: Any = SimpleNamespace(now=5.0)
+    time = VirtualTime(network, 1, 1, lambda _: 0.75)
+    assert time.ranks[0].clock == 0.0
+    time.ranks[0].began = 2.0
+    time.ranks[0].message_cpu = 0.5
+    assert time.delay(0) == 0.25
+    time.ranks[0].message_cpu = -9.0
+    assert time.delay(0) == pytest.approx(2.0)  # two thirds of 3 s at most
+
+
+def test_an_array_of_the_core_grows_by_what_is_asked_for() -> None:
+    """Pools are as large as the frames of all posts, and their entries count on."""
+    network = MessageNetwork(np.array([1.0]), 3)
+    room = network._room
+    assert network._extend("moved", "double", 2) == 3
+    assert network._extend("moved", "double", 1) == 5
+    network._extend_pools(5)
+    entries = np.frombuffer(network._arrays["frames.entry"], np.int64)
+    assert entries.tolist() == [*range(room + 5)]
+    assert network._room == room + 5
+    assert len(network._arrays["coming"]) > len(network._arrays["done"])
+
+
+def test_exits_are_noted_by_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exits.note_exit(tmp_path, 0, 0)
+    exits.note_exit(tmp_path, 1, 3)
+    exits.note_exit(tmp_path, 2, -9)
+    exits.note_exit(tmp_path, 3, -40)
+    found = [exits.describe_exit(tmp_path, rank) for rank in range(4)]
+    assert found == [
+        "with exit status 0",
+        "with exit status 3",
+        "by SIGKILL",
+        "by signal 40",
+    ]
+    monkeypatch.setattr(exits, "_PATIENCE", 0.0)
+    assert exits.describe_exit(tmp_path, 4) == ""
+
+
+def test_steps_tell_the_first_apart() -> None:
+    """Of one step that is all there is."""
+    steps = describe_steps([1.0, 8.0, 10.0, 15.0, 19.0])
+    assert steps == {
+        "count": 4,
+        "first": 7.0,
+        "median": 4.0,
+        "least": 2.0,
+        "most": 5.0,
+        "seconds": [7.0, 2.0, 5.0, 4.0],
+    }
+    (alone,) = describe_steps([1.0, 8.0])["seconds"]
+    assert alone == describe_steps([1.0, 8.0])["median"] == 7.0
+
+
+def test_messages_are_told_by_backend() -> None:
+    groups: Any = {
+        "a": CallGroup([0], "gloo"),
+        "b": CallGroup([0], "nccl", Transport(("ring",))),
+    }
+    asked = Settings(1, algorithms=("ring",))
+    assert _describe_messages(groups, asked) == {
+        "gloo": "gloo's",
+        "nccl": "NCCL's ring",
+    }
+    del groups["b"]
+    assert _describe_messages(groups, Settings(1)) == {"gloo": "gloo's"}
+    with pytest.raises(ScenarioError, match="groups of the program have gloo: "):
+        _describe_messages(groups, asked)
+    with pytest.raises(ScenarioError, match="made no process group"):
+        _describe_messages({}, asked)
+
+
+def test_ranks_share_the_cores_of_their_machine(tmp_path: Path) -> None:
+    """Of three cores two ranks have one each, and one alone has more."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "cluster:\n  machines:\n    - {name: m, count: 2, nic: 1 Gbit/s, cpu: 3}\n"
+    )
+    lab = load_lab(file)
+    assert find_shared_cores(lab, [0, 1, 0], threads=1) == [True, False, True]
+    assert find_shared_cores(lab, [0, 1, 0], threads=2) == [False] * 3
+
+
+def test_what_starts_a_rank_names_its_log(tmp_path: Path) -> None:
+    nodes = [Node(2, ("a.py", "-x"), 2, {"A": "1"}), Node(0, ("-m", "b"))]
+    plans = plan_ranks(nodes, threads=3)
+    directory: Any = SimpleNamespace(path=tmp_path)
+    ranks = _describe_ranks(plans, directory)
+    assert [rank["command"] for rank in ranks] == [["a.py", "-x"]] * 2 + [["-m", "b"]]
+    assert [Path(rank["log"]).name for rank in ranks] == [
+        f"rank{n}.log" for n in range(3)
+    ]
+    assert [plan.machine for plan in plans] == [2, 2, 0]
+    names = (
+        "RANK LOCAL_RANK GROUP_RANK ROLE_RANK WORLD_SIZE LOCAL_WORLD_SIZE "
+        "GROUP_WORLD_SIZE ROLE_WORLD_SIZE OMP_NUM_THREADS"
+    )
+    found = [[plan.environment[name] for name in names.split()] for plan in plans]
+    assert found == [
+        ["0", "0", "0", "0", "3", "2", "2", "3", "3"],
+        ["1", "1", "0", "1", "3", "2", "2", "3", "3"],
+        ["2", "0", "1", "2", "3", "1", "2", "3", "3"],
+    ]
+    fixed = ("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
+    assert {plan.environment[name] for plan in plans for name in fixed} == {"0"}
+    assert [plan.environment.get("A") for plan in plans] == ["1", "1", None]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"), [("", "it ended without a word"), ("a\nb", "b")]
+)
+def test_costs_that_cannot_be_measured_say_why(
+    stderr: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = SimpleNamespace(returncode=1, stderr=stderr, stdout="")
+    process = SimpleNamespace(run=lambda *_, **__: outcome)
+    monkeypatch.setattr(message_costs, "subprocess", process)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(RunError, match=f"measured: {words}; --free"):
+        message_costs.costs_of_host()
+
+
+def carried(
+    size: float, buffer: float, kind: str = "recv", *, is_offloaded: bool = False
+) -> Any:
+    """Return the flows of a message of rank 3 to rank 4, without their order."""
+    workload = Workload("w", [])
+    tasks = MessageTasks(workload, [])
+    send = Posted(size=size, order=7, step="r3.s", kind="send", place=0, waiter="r3.w")
+    receive = Posted(size=size, order=8, step="r4.s", kind=kind, place=0, waiter="r4.w")
+    pair = _Pair(group=1, sender=3, receiver=4, wire=Wire(48.0, buffer, is_offloaded))
+    tasks._carry(_Message(pair, send, receive))
+    return [
+        (
+            row["from"],
+            row["to"],
+            float(row["volume"].split()[0]),
+            row.get("channel", ""),
+        )
+        for row in workload.flows
+    ]
+
+
+def test_a_small_message_is_one_frame_behind_two_notices() -> None:
+    """The sender goes on when it may write, as the kernel takes all of it."""
+    line, back = "group1.r3.r4", "group1.r4.r3"
+    assert carried(10.0, 100.0) == [
+        ("r3.s", "r4.w7", 48.0, line),
+        ("r4.s", "r3.w8", 48.0, back),
+        ("r3.s", "r3.w8", 0.0, ""),
+        ("r3.w8", "r3.w", 0.0, ""),
+        ("r3.w8", "r4.w7", 58.0, line),
+        ("r4.w7", "r4.w", 0.0, ""),
+    ]
+
+
+def test_a_large_message_holds_its_sender_until_a_buffer_is_left() -> None:
+    """Of 250 bytes 150 leave before the sender goes on, the rest with the header."""
+    line, back = "group1.r3.r4", "group1.r4.r3"
+    assert carried(250.0, 100.0) == [
+        ("r3.s", "r4.w7.rest", 48.0, line),
+        ("r4.s", "r3.w8", 48.0, back),
+        ("r3.s", "r3.w8", 0.0, ""),
+        ("r3.w8", "r4.w7", 150.0, line),
+        ("r4.w7", "r3.w", 0.0, ""),
+        ("r3.w8", "r4.w7.rest", 148.0, line),
+        ("r4.w7.rest", "r4.w", 0.0, ""),
+    ]
+
+
+def test_a_receive_of_anyone_is_announced_first() -> None:
+    """It answers the sender; without notices of gloo there is a latency alone."""
+    flows = carried(10.0, 100.0, "recv_anysource")
+    assert flows[:3] == [
+        ("r4.s", "r4.w7.any", 0.0, ""),
+        ("r3.s", "r4.w7.any", 48.0, "group1.r3.r4"),
+        ("r4.w7.any", "r3.w8", 48.0, "group1.r4.r3"),
+    ]
+    offloaded = carried(10.0, 100.0, is_offloaded=True)
+    assert offloaded[:2] == [("r4.s", "r3.w8", 48.0, ""), ("r3.s", "r3.w8", 0.0, "")]
+    assert offloaded[-1] == ("r4.w0", "r4.w", 0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "blocking"),
+    [
+        ("allreduce", 1, []),
+        ("allreduce", 2, ["r0.e1"]),
+        ("allreduce", 3, ["r0.e2"]),
+        ("barrier", 1, ["r0.e0"]),
+        ("barrier", 3, ["r0.e1", "r0.e2"]),
+        ("send", 3, []),
+    ],
+)
+def test_a_call_begins_when_a_worker_is_free(
+    kind: str, count: int, blocking: list[str]
+) -> None:
+    """Calls before it end at 9, 5 and 7 s, and were not waited for."""
+    group = CallGroup([0, 1])
+    workload = Workload("w", [])
+    tasks = MessageTasks(workload, [group])
+    for number, ended in zip(range(count), (9.0, 5.0, 7.0), strict=False):
+        call = made(group, 0, number)
+        call.ended = ended
+        recorded = RecordedCall(call, f"r0.{number}", f"r0.e{number}")
+        tasks._open[group, 0].append(recorded)
+    call = made(group, 0, 9, kind, peer=1, tag=0)
+    begin = tasks._begin(RecordedCall(call, "r0.9", "r0.e9"))
+    assert begin == ("r0.begin0" if blocking else "r0.9")
+    found = [row["from"] for row in workload.flows if row["to"] == begin]
+    assert found == (["r0.9", *blocking] if blocking else [])
+
+
+def test_a_call_that_was_waited_for_blocks_no_other() -> None:
+    """Nor does one of another group, or rank."""
+    group = CallGroup([0, 1])
+    tasks = MessageTasks(Workload("w", []), [group])
+    recorded = RecordedCall(made(group, 0, 1), "r0.1", "r0.e1")
+    tasks._open[group, 0].append(recorded)
+    tasks._open[group, 1].append(recorded)
+    tasks.note_wait(recorded)
+    tasks.note_wait(recorded)
+    assert tasks._open == defaultdict(list, {(group, 0): [], (group, 1): [recorded]})
+
+
+def test_lines_of_a_rank_are_told_when_they_end(tmp_path: Path) -> None:
+    """Every text goes to the log at once; a mark is in a line that is whole."""
+    pytest.importorskip("torch", reason="ranks need torch")
+    from emu.virtual.rank.rank_main import LineReports
+
+    log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    told: list[tuple[str, ...]] = []
+    reports = LineReports("step", lambda *words: told.append(words), log)
+    assert reports.write("a st") == 4
+    assert told == []
+    assert reports.write("ep 1\nb\nc step") == 13
+    assert told == [("line", "a step 1"), ("mark",), ("line", "b")]
+    assert reports.fileno() == log
+    assert reports.writable()
+    os.close(log)
+    assert (tmp_path / "log").read_text() == "a step 1\nb\nc step"
+    plain = LineReports(
+        "", lambda *words: told.append(words), os.open(os.devnull, os.O_WRONLY)
+    )
+    plain.write("step\n")
+    os.close(plain.fileno())
+    assert told[3:] == [("line", "step")]
+
+
+PROGRAMS = {
+    "well": ("import sys; sys.exit(0)", ""),
+    "plain": ("x = 1", ""),
+    "text": ("import sys; sys.exit('no data')", "no data"),
+    "status": ("import sys; sys.exit(3)", "exit status 3, its last line was 'last'"),
+    "error": ("x = 1\nraise ValueError('a\\nb')", "ValueError: a, at error.py:2"),
+    "bare": ("raise KeyboardInterrupt", "KeyboardInterrupt, at bare.py:1"),
+    "words": ("import sys; sys.exit(' '.join(sys.argv[1:]))", "x y"),
+    "beside": ("import words_beside", "ImportError: of it, at words_beside.py:1"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("as_module", [False, True])
+def test_a_program_that_ends_badly_says_why(
+    name: str, *, as_module: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its path, or as a module of the folder that it is started in."""
+    pytest.importorskip("torch", reason="ranks need torch")
+    from emu.virtual.rank.rank_main import RankProcess
+
+    text, problem = PROGRAMS[name]
+    (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "words_beside.py").write_text("raise ImportError('of it')")
+    (tmp_path / "log").write_text("first\nlast\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["emu"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "words_beside", raising=False)
+    start = ["-m", name] if as_module else [str(tmp_path / f"{name}.py")]
+    rank = {
+        "environment": {"RANK": "4"},
+        "command": [*start, "x", "y"],
+        "log": str(tmp_path / "log"),
+    }
+    process = RankProcess({}, rank)
+    assert process._number == 4
+    assert process._run_program() == problem
+    assert Path(sys.path[0]) == tmp_path
+    (tmp_path / "log").write_text("")
+    if name == "status":
+        assert process._run_program() == "exit status 3"
+
+
+def test_a_rank_counts_its_memory_and_threads() -> None:
+    pytest.importorskip("torch", reason="ranks need torch")
+    from emu.virtual.rank.rank_main import RankProcess
+
+    figures = RankProcess({}, {"environment": {"RANK": "0"}})._count(2.5)
+    assert figures["own_cpu"] == 2.5
+    assert figures["threads"] == threading.active_count()
+    assert 1e7 < figures["memory"] < 1e11
+    assert figures["cpu"] > 0.1
