@@ -26,7 +26,7 @@ from emu.errors import RunUntrusted, ScenarioError
 from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.run_files import manifest
 from emu.graph_data import open_for
-from emu.host.this_host import cpu_times
+from emu.host.this_host import host_cpu
 from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.problem.workloads.operations import OPERATIONS
@@ -394,7 +394,7 @@ class HostLoad:
 
 def host_load(length: float = _LENGTH) -> HostLoad:
     """Measure the load of this host for some wall seconds, with one busy loop."""
-    before = cpu_times()
+    before = host_cpu()
     cpu_start = time.process_time()
     wall_start = time.monotonic()
     thread_start = time.thread_time()
@@ -411,13 +411,12 @@ def host_load(length: float = _LENGTH) -> HostLoad:
 
     thread_seconds = time.thread_time() - thread_start
     seconds = time.monotonic() - wall_start
-    after = cpu_times()
+    after = host_cpu()
     core_seconds = seconds * usable_cores()
     cpu = time.process_time() - cpu_start
-    idle = after.idle - before.idle
-    steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    steal = after["steal"] - before["steal"]
     # What this loop took itself is no load of others.
-    busy = sum(after) - sum(before) - idle - steal - cpu
+    busy = after["busy"] - before["busy"] - cpu
     best_loop = min(loops)
     median_loop = float(np.median(loops))
     busy_share = max(busy, 0.0) / core_seconds

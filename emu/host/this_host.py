@@ -75,12 +75,25 @@ class _NoTimes(NamedTuple):
     idle: float = 0.0
 
 
-def cpu_times() -> Any:
-    """Return CPU seconds of this host by use, as psutil has them; 0 without /proc."""
+def host_cpu() -> dict[str, float]:
+    """Return CPU seconds of this host since its start: busy, idle, steal.
+
+    All are 0 without /proc.
+    """
     try:
-        return psutil.cpu_times()
+        times: Any = psutil.cpu_times()
     except OSError:
-        return _NoTimes()
+        times = _NoTimes()
+
+    def seconds(use: str) -> float:
+        return getattr(times, use, 0.0)  # not every system counts all of them
+
+    # A core that waits for a disk has nothing to do.
+    idle = times.idle + seconds("iowait")
+    steal = seconds("steal")
+    guest = seconds("guest") + seconds("guest_nice")
+    busy = sum(times) - idle - steal - guest  # guests are counted as busy, too
+    return {"busy": busy, "idle": idle, "steal": steal}
 
 
 def seconds_without_core() -> float:

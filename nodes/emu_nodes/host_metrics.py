@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 from emu.emulation.network.statistics import HostUse
-from emu.host.this_host import cpu_times, seconds_without_core, this_host
+from emu.host.this_host import host_cpu, seconds_without_core, this_host
 
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
 #: second for it: 40 us each are a twentieth of a core.
@@ -81,20 +81,6 @@ class HostMetrics:
             disk=seconds_of_disks() - self._disk,
             blocks=count_blocks() - self._blocks,
         )
-
-
-def host_cpu() -> dict[str, float]:
-    """Return CPU seconds of this host since its start: busy, idle, steal."""
-    times = cpu_times()
-
-    def seconds(use: str) -> float:
-        return getattr(times, use, 0.0)  # not every system counts all of them
-
-    idle = times.idle + seconds("iowait")
-    steal = seconds("steal")
-    guest = seconds("guest") + seconds("guest_nice")
-    busy = sum(times) - idle - steal - guest  # guests are counted as busy, too
-    return {"busy": busy, "idle": idle, "steal": steal}
 
 
 def seconds_of_disks() -> float:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -198,14 +198,6 @@ def test_load_up_to_a_limit_is_no_warning_and_no_refusal() -> None:
     assert (much.worst, at_limits.worst) == (0.2, 0.05)
 
 
-class Counters(NamedTuple):
-    """Counters of a host with their names, as `cpu_times` returns them."""
-
-    user: float
-    idle: float
-    steal: float
-
-
 def test_load_is_what_cores_did_beside_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -213,7 +205,12 @@ def test_load_is_what_cores_did_beside_the_loop(
 
     A loop takes 0.2 s of CPU at best, and 0.25 s at the median of three.
     """
-    counters = iter([Counters(7.0, 100.0, 3.0), Counters(16.0, 124.0, 7.0)])
+    counters = iter(
+        [
+            {"busy": 7.0, "idle": 100.0, "steal": 3.0},
+            {"busy": 16.0, "idle": 124.0, "steal": 7.0},
+        ]
+    )
     # At the start, twice per loop, and at the end.
     threads = iter([0.0, 1.0, 1.25, 2.0, 2.2, 3.0, 3.3, 6.0])
     # Start, before each of four looks, and the end.
@@ -225,7 +222,7 @@ def test_load_is_what_cores_did_beside_the_loop(
         process_time=lambda: next(processes),
     )
     monkeypatch.setattr(profiling, "time", clock)
-    monkeypatch.setattr(profiling, "cpu_times", lambda: next(counters))
+    monkeypatch.setattr(profiling, "host_cpu", lambda: next(counters))
     monkeypatch.setattr(profiling, "usable_cores", lambda: 4)
     monkeypatch.setattr(profiling, "_STEPS", 1)
     found = host_load(10.0)

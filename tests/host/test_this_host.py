@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import psutil
 import pytest
 
 import emu
-from emu.host.this_host import seconds_without_core
+from emu.host.this_host import host_cpu, seconds_without_core
 
 PACKAGE = Path(emu.__file__).parent
 ASK = "from emu.host.this_host import version_of_emu; print(version_of_emu())"
@@ -71,3 +73,32 @@ def test_the_version_has_the_commit_of_the_tree_that_runs(tmp_path: Path) -> Non
     with (tmp_path / "emu" / "errors.py").open("a") as file:
         file.write("# changed\n")
     assert version_in(tmp_path).endswith("-dirty")
+
+
+class Times(NamedTuple):
+    """Seconds of a host's cores, as psutil has them on Linux."""
+
+    user: float
+    nice: float
+    system: float
+    idle: float
+    iowait: float
+    steal: float
+    guest: float
+    guest_nice: float
+
+
+def test_cores_are_busy_with_all_but_idle_and_stolen_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system counts seconds of guests among those of users: they count once."""
+    times = Times(100.0, 20.0, 3.0, 400.0, 50.0, 6.0, 30.0, 7.0)
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times)
+
+    assert host_cpu() == {"busy": 123.0, "idle": 450.0, "steal": 6.0}
+
+    def fail() -> None:
+        raise OSError("no /proc")
+
+    monkeypatch.setattr(psutil, "cpu_times", fail)
+    assert host_cpu() == {"busy": 0.0, "idle": 0.0, "steal": 0.0}

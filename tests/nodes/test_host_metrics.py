@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import pytest
 
@@ -45,29 +44,6 @@ def test_figures_of_a_host_count_from_the_barrier(
     assert (use.disk, use.waited, use.blocks, use.host) == (0.5, 0.25, 3, {"busy": 1.0})
     now += 1.0
     assert metrics.use() is use  # the others of a process have the same
-
-
-class Times(NamedTuple):
-    """Seconds of a host's cores, as psutil has them on Linux."""
-
-    user: float
-    nice: float
-    system: float
-    idle: float
-    iowait: float
-    steal: float
-    guest: float
-    guest_nice: float
-
-
-def test_cores_are_busy_with_all_but_idle_and_stolen_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The system counts seconds of guests among those of users: they count once."""
-    times = Times(100.0, 20.0, 3.0, 400.0, 50.0, 6.0, 30.0, 7.0)
-    monkeypatch.setattr(host_metrics, "cpu_times", lambda: times)
-
-    assert host_metrics.host_cpu() == {"busy": 123.0, "idle": 450.0, "steal": 6.0}
 
 
 def test_a_process_counts_cpu_memory_and_blocks_of_both_directions(
