@@ -177,9 +177,36 @@ def test_a_draw_takes_its_steps_and_the_looks_at_them(
     assert steps.curve == ((10.0, 0.3), (24.0, 0.5))
     seen = drawn(Target(0.5, counts_looks=True), FoundSteps(looks))
     assert seen.makespan == 30.0
+    assert drawn(None).makespan == 50.0
+    trained.stated = SimpleNamespace(model_copy=lambda update: "as stated")  # noqa: ARG005
+    assert drawn(None).scenario == "as stated"  # type: ignore[comparison-overlap]
+
+    def fail(_: object) -> float:
+        raise ScenarioError("no rates")
+
+    # Without looks nobody asks how long they take.
+    monkeypatch.setattr(draw_module, "look_seconds", fail)
     trained.looks = []
     assert drawn(Target(0.5, counts_looks=True)).curve == ()
-    assert drawn(None).makespan == 50.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_drawn", "error"),
+    [(WHOLE, True, 0.25), (MINI, True, 0.0), ({}, True, 0.0), (WHOLE, False, 0.0)],
+)
+def test_rows_that_parts_read_are_unsure_on_whole_drawn_graphs_alone(
+    settings: Any,
+    is_drawn: bool,  # noqa: FBT001
+    error: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Graph:
+        ghost_error = 0.25
+
+    monkeypatch.setattr(draw_module, "DrawnGraph", Graph if is_drawn else str)
+    monkeypatch.setattr(draw_module, "open_for", lambda _: Graph())
+    job: Any = SimpleNamespace(settings=settings)
+    assert draw_module._ghost_error(job) == error
 
 
 def row_of(
@@ -228,6 +255,8 @@ def test_of_refusals_that_which_came_nearest_is_told() -> None:
     assert system_rows._failure_of(rows, None) is rows[2].refused
     assert system_rows._failure_of(rows[2:3], target) is rows[2].refused
     assert system_rows._failure_of(rows[:1], target) is rows[0].refused
+    others = [rows[0], row_of("e", 1.0, 1.0, error=ScenarioError("no way"))]
+    assert system_rows._failure_of(others, target) is rows[0].refused
 
 
 def test_rows_are_warned_of_where_none_of_their_settings_can_be() -> None:
@@ -289,7 +318,7 @@ def test_a_row_is_on_all_machines_where_that_is_free_and_faster(
     everywhere: float | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On its own it takes 8 s."""
+    """On its own it takes 8 s; where it has no room on all it stays there."""
     job = SimpleNamespace(system="dgtp", ranks=lambda names: [*names])
     cluster = SimpleNamespace(names=("m0", "m1"))
     scenario = scenario_of(job=job, stated_cluster=cluster)
@@ -309,6 +338,12 @@ def test_a_row_is_on_all_machines_where_that_is_free_and_faster(
     assert (found.chosen, found.everywhere) == (chosen, everywhere)
     assert found.makespan == (seconds if chosen else 8.0)
     assert found.tried == row.tried
+
+    with monkeypatch.context() as without_room:
+        error = ScenarioError("no room")
+        refusal = row_of("p3", 1.0, 1.0, error=error)
+        without_room.setattr(system_rows, "answer", lambda _: refusal)
+        assert system_rows._beside_all_machines(row, free) is row
 
     asked.clear()
     ready.placing["machines"] = ["m1", "m0"]
@@ -373,3 +408,33 @@ def test_eight_scenarios_on_some_machines_are_kept(
     assert sources.on_machines(source, sets[1]) is parts[1]
     assert sources.on_machines(source, sets[0]) is not parts[0]
     assert made == [*sets, sets[0]]
+
+
+def test_the_fastest_trial_is_kept_where_the_row_is_as_long_as_the_file() -> None:
+    """Of trials of 4, 3 and 3 s the first of 3; none to a target or an accuracy."""
+    seconds = {"a": 4.0, "b": 3.0, "c": 3.0}
+
+    class Tried:
+        def try_on(self, machines: Any, earlier: float) -> Trial:
+            (name,) = machines
+            earliers.append(earlier)
+            ready: Any = f"ready on {name}"
+            return Trial(machines, seconds[name], ready=ready)
+
+    rows: Any = [Tried()]
+    pieces = [(0, (name,)) for name in seconds]
+    open_end = scenario_of(until=None)
+    for scenario, target, kept in (
+        (open_end, None, "ready on b"),
+        (open_end, Target(0.5), None),
+        (scenario_of(until=0.5), None, None),
+    ):
+        earliers: list[float] = []
+        question = Question(scenario, "p3", target=target)
+        attempts = system_rows._Attempts([question], rows, pieces)
+        for number, machines in pieces:
+            assert attempts.try_on(number, machines).ready is None
+        found: Any = attempts.ready_on(0, ("b",))
+        assert found == kept
+        assert attempts.ready_on(0, ("c",)) is None
+        assert earliers == [inf, 4.0, 3.0]

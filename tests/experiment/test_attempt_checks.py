@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from emu.experiment.attempt_checks import _own_faults, check_attempts
+from emu.experiment.attempt_checks import _is_near, _own_faults, check_attempts
 from emu.experiment.attempts import Ended
 from emu.problem import Kill
 
@@ -96,6 +96,24 @@ def test_an_attempt_ends_with_the_first_kill_that_comes_in_it() -> None:
     # What died as it began has no time of its own.
     at_once = Kill(4.0, "w0", ("w0",))
     assert [*_own_faults(early, [at_once], SCALE)] == []
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "is_near"),
+    [
+        (1e6 + 9e-4, 1e6, True),
+        (1e6 + 2e-3, 1e6, False),
+        (1e-3 + 9e-10, 1e-3, True),
+        (1e-3 - 2e-9, 1e-3, False),
+        (-1e6, 1e6, False),
+    ],
+)
+def test_rounding_is_a_share_of_a_time_and_a_nanosecond_at_least(
+    found: float,
+    expected: float,
+    is_near: bool,  # noqa: FBT001
+) -> None:
+    assert _is_near(found, expected) == is_near
 
 
 def test_a_sign_before_run_time_0_is_none_of_the_time_that_it_ran() -> None:

@@ -21,7 +21,7 @@ from emu.experiment.auto_scale import (
     with_byte_scale,
     with_scales,
 )
-from emu.experiment.scale_search import ScaleTrial
+from emu.experiment.scale_search import ScaleSearch, ScaleTrial
 from emu.prediction.simulation import simulate
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
@@ -204,18 +204,19 @@ class Clock:
 @pytest.mark.parametrize(
     ("budget", "asked"),
     [
-        (40.0, [(0.1, 5), (4.0, 2)]),
-        (51.0, [(0.1, 5), (4.0, 2), (8.0, 1)]),
-        (17.0, [(0.1, 5), (4.0, 1)]),
-        (16.0, [(0.1, 5)]),
+        (49.0, [(0.15, 4), (4.0, 2)]),
+        (51.0, [(0.15, 4), (4.0, 2), (8.0, 1)]),
+        (21.0, [(0.15, 4), (4.0, 1)]),
+        (20.0, [(0.15, 4)]),
     ],
 )
 def test_trials_are_as_long_as_the_rest_of_the_budget_allows(
     budget: float, asked: list[tuple[float, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An iteration takes 4 s at scale 1: 5 of them take 2 s at 0.1, 2 take 32 at 4.
+    """An iteration takes 4 s at scale 1: 4 of them take 2.4 s at 0.15, 2 take 32 at 4.
 
-    A start takes 1 s; the clock runs from the second trial on, which costs 17 s.
+    The first start takes 5 s, the others 1 s; the clock runs from the second trial on,
+    which costs 17 s.
     """
     clock = Clock()
     found: list[tuple[float, int]] = []
@@ -225,9 +226,9 @@ def test_trials_are_as_long_as_the_rest_of_the_budget_allows(
 
     def run(part: tuple[float, int], _: object) -> ScaleTrial:
         found.append(part)
-        cost = 17.0 if len(found) > 1 else 500.0
+        cost, wall = (17.0, 16.0) if len(found) > 1 else (500.0, 495.0)
         clock.now += cost
-        return ScaleTrial(part[0], part[1], cost, cost - 1.0, 0.1, 1.0, 1, 9)
+        return ScaleTrial(part[0], part[1], cost, wall, 0.1, 1.0, 1, 9)
 
     monkeypatch.setattr(under_test, "time", clock)
     monkeypatch.setattr(under_test, "_at", at)
@@ -242,7 +243,7 @@ def test_trials_are_as_long_as_the_rest_of_the_budget_allows(
     scales = iter([4.0, 8.0, None])
     search: Any = SimpleNamespace(makespan=12.0, next=lambda _: next(scales))
     told: list[ScaleTrial] = []
-    trials = under_test._trials(experiment, search, 0.1, told.append, ())
+    trials = under_test._trials(experiment, search, 0.15, told.append, ())
     assert found == asked
     assert told == trials
 
@@ -252,3 +253,41 @@ def test_the_median_of_what_is_sent_decides_the_byte_scale() -> None:
     assert choose_byte_scale([80.0, 10.0, 40.0, 20.0]) == 25_000.0
     assert choose_byte_scale([0.0, 10.0, 20.0, 0.0, 40.0]) == 50_000.0
     assert choose_byte_scale([2.0, 3.0, 1e4]) == 3200.0
+    assert choose_byte_scale([0.5]) == 2e6
+
+
+@pytest.mark.parametrize(("spread", "max_error"), [(0.01, 0.01), (0.011, np.inf)])
+def test_what_chance_moves_by_more_than_the_aim_has_no_aim(
+    spread: float, max_error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Golden has 18 ends of tasks and 14 of flows: 4 ms of a core each, over 38 s."""
+    searches = []
+
+    def trials(_: object, search: ScaleSearch, first: float, *__: object) -> Any:
+        searches.append((search, first))
+        return [ScaleTrial(first, 2, 1.0, 0.5, 0.1, 0.0, 0, 9)]
+
+    monkeypatch.setattr(under_test, "effect_of_slight_delays", lambda *_, **__: spread)
+    monkeypatch.setattr(under_test, "usable_cores", lambda: 1)
+    monkeypatch.setattr("emu.experiment.scale_search.SHORTEST", 0.0)
+    monkeypatch.setattr(under_test, "_trials", trials)
+    scenario = load(GOLDEN, (*AUTO, "emulation.max_error=1 %"))
+    schedule = prepare(scenario).simulate()
+    assert (schedule.task_end.size, len(schedule.flows())) == (18, 14)
+    with_scales(scenario)
+    ((search, first),) = searches
+    assert (search.makespan, search.max_error) == (38.0, max_error)
+    assert first == pytest.approx(0.0034)  # 0.00337, of two digits
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_real_payloads_have_their_size(several: bool) -> None:  # noqa: FBT001
+    text = CASES["dgtp"]
+    scenario = loads(f"name: it\n{text}", {"emulation.byte_scale": "auto"})
+    if several:
+        job = scenario.to_json()["job"]
+        edit: dict[str, Any] = {"job": None, "placement": None}
+        edit["jobs"] = [{"name": "a", "job": job}]
+        scenario = load(scenario, edit)
+    experiment = with_byte_scale(scenario)
+    assert experiment.scenario.emulation.byte_scale == 1.0

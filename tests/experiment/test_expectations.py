@@ -201,6 +201,11 @@ def test_a_gap_is_of_a_job_that_takes_time_and_does_not_die() -> None:
     schedule = ready.simulate()
     found = figures_of_simulation(schedule, ready.realization)
     assert found == {"makespan": 1.0, "gap": 0.0, "bytes": 0.0}
+    slower = prepare(loads(FILE.replace("1 s", "2 s")))
+    late = slower.simulate()
+    late.task_end[:] = 3.0
+    found = figures_of_simulation(late, slower.realization)
+    assert (found["makespan"], found["gap"]) == (3.0, 0.5)
     deaths = replace(schedule, outages=Outages(3.0, 2.0))
     found = figures_of_simulation(deaths, ready.realization)
     assert found == {"makespan": 4.0, "gap": None, "bytes": 0.0}
@@ -209,6 +214,16 @@ def test_a_gap_is_of_a_job_that_takes_time_and_does_not_die() -> None:
     schedule = nothing.simulate()
     found = figures_of_simulation(schedule, nothing.realization)
     assert found == {"makespan": 0.0, "gap": None, "bytes": 0.0}
+
+
+def test_single_values_hold_for_what_is_exact_alone() -> None:
+    figures = {"makespan": 4.0, "bytes": 1.5e6, "gap": 0.03}
+    stated = of(makespan="3 s", bytes="1 MB", gap="1 %")
+    assert len(list_misses(stated, figures)) == 3
+    (miss,) = list_misses(stated, figures, exact=False)
+    assert miss.startswith("the gap is 3 %")
+    (miss,) = find_misses(of(makespan_error="1 %"), RESULT)
+    assert miss.endswith("expected at most 1 % either way")
 
 
 def test_on_time_nothing_is_held_against_a_bound_of_none() -> None:

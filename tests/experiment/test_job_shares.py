@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +79,37 @@ def test_of_equal_combinations_the_first_found_are_kept() -> None:
         ((1, 0), (0, 1)),
     ]
     assert combine_counts(seconds, (1, 0), max, 9) == []
+
+
+def test_up_to_32_counts_all_are_tried_and_each_machine_alone_whatever_there_is() -> (
+    None
+):
+    """Five kinds of a machine have 32 combinations, of which one is of none."""
+    assert len(list_counts([["m"]] * 5)) == 31
+    found = list_counts([["m"]] * 6)
+    assert len(found) < 63
+    alone = {tuple(int(place == kind) for place in range(6)) for kind in range(6)}
+    assert alone <= {*found}
+
+
+def test_bounds_of_a_combination_are_of_as_many_jobs() -> None:
+    """Three jobs on one kind of machine: 2 + 1 + 3 s is least, then 4 + 1 + 2."""
+    seconds: list[dict[tuple[int, ...], float]] = [
+        {(1,): 9.0, (2,): 2.0},
+        {(1,): 5.0, (3,): 1.0},
+        {(1,): 3.0, (2,): 2.5},
+    ]
+    lengths = set()
+
+    def total(times: Sequence[float]) -> float:
+        lengths.add(len(times))
+        return sum(times)
+
+    assert combine_counts(seconds, (6,), total, 2) == [
+        ((2,), (3,), (1,)),
+        ((2,), (1,), (2,)),
+    ]
+    assert lengths == {3}
 
 
 def answer_of(iterations: int, train: int, *, target: object = None) -> Any:
@@ -228,6 +260,7 @@ def test_the_best_division_is_that_of_the_least_aim_the_file_included(
     assert advice.others == [stated, divided[0]]
     assert advice.stated is stated
     assert advice.unit == "of the longest, per epoch"
+    assert advice.to_json()["stated"]["aim"] == 4.5
     summed = share_machines(scenario, Target(0.75), sums=True)
     assert summed.unit == "in the weighted sum, to 0.75"
 

@@ -71,6 +71,23 @@ def test_a_look_takes_what_the_slowest_machine_does_of_it(
     assert look_seconds(found) == pytest.approx(whole / 3)
 
 
+def test_machines_that_train_share_a_look_and_whole_graphs_need_none() -> None:
+    """One worker looks at all of it, whatever machines have stores beside it."""
+    keys = {"system": "dgtp", "workers": 1, "features": "host", "iterations": 2}
+    alone = experiment(**keys)
+    dataset = open_for(alone.problem.job.settings)
+    (home,) = {alone.tasks[name] for name in alone.tasks if name.startswith("w")}
+    whole = seconds_by_hand(dataset.vertices, dataset.edges, 200e-12)
+    if home == "a":  # which multiplies in a quarter of the time
+        multiplied = (100 * 8 + 8 * 47) * dataset.vertices * 0.4e-12
+        whole -= 0.75 * multiplied
+    assert look_seconds(alone) == pytest.approx(whole)
+
+    none = {"fanouts": None, "batch_size": None, "iterations": None}
+    full = experiment(system="dgcl", epochs=2, features=None, **none)
+    assert look_seconds(full) == 0.0
+
+
 def test_looks_without_rates_are_refused_and_show_at_their_end() -> None:
     times = {"sampler": "1 ms", "worker": "1 ms", "graph_store": "1 ms"}
     stated = experiment(rates=None, times=times, features=None)

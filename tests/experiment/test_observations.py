@@ -123,6 +123,7 @@ def test_records_are_those_of_the_run_by_process_edge_and_link() -> None:
     hosts = [
         {"name": "m0", "nic": {"out": 0.5, "in": 0.25}, "tcp": {}},
         {"name": "m1", "nic": {"out": 0.1}},  # of another kind
+        {"name": "m2", "tcp": {}},
     ]
     run = run_of(statistics=statistics, sent=sent, hosts=hosts)
     found = observe(prepared(compute="padded"), run)

@@ -46,6 +46,8 @@ def test_up_to_three_walks_and_lengths_are_named() -> None:
     rows.append(replace(FIRST, walk="", length="la"))
     few = premise_line([*rows[:3], rows[4]])
     assert "; walk: wa | wb | wc; 9 to 1,200 seeds per step; la | lb | lc; " in few
+    two = premise_line([replace(rows[0], per_machine=True), rows[1]])
+    assert "; a worker per machine; walk: wa | wb; 9 to 40 seeds per step; " in two
     many = premise_line(rows)
     assert "; walk: each its own; 9 to 1,200 seeds per step; lengths differ; " in many
 

@@ -97,6 +97,9 @@ def test_payload_and_headers_are_counted_apart() -> None:
 
     assert transport_figures(_run(by_tcp=False)) == plain
     assert transport_figures(_run(by_tcp=True)) == plain | of_tcp
+    mixed = _run(by_tcp=True)
+    mixed.hosts.append({"host": "z"})
+    assert transport_figures(mixed) == plain
 
 
 def test_each_of_several_hosts_adds_the_drift_of_its_machines(
@@ -155,7 +158,7 @@ def test_reads_that_are_others_than_simulated_are_counted() -> None:
     ]
     job = SimpleNamespace(edges=edges, rounds=[9, 3, 2])
     reads = np.array([[0, 1, 2], [5, 5, 5], [0, 0, -1]])
-    others = np.array([[0, 0, 1], [6, 6, 6], [0, 1, -1]])
+    others = np.array([[0, 0, 1], [6, 6, 6], [0, 0, 0]])
     look = SimpleNamespace(accuracy=0.5)
     outcome: Any = SimpleNamespace(
         problem=SimpleNamespace(job=job),
@@ -170,6 +173,12 @@ def test_reads_that_are_others_than_simulated_are_counted() -> None:
     assert RunResult._reads(outcome) == {"reads_apart": content}
     outcome.experiment.until = None
     assert RunResult._reads(outcome) == {"reads_apart": content}
+    outcome.experiment.until = SimpleNamespace(split="valid")
+    outcome.experiment.reached = None
+    assert RunResult._reads(outcome) == {"reads_apart": content}
+    outcome.run.schedule.reads = None
+    assert RunResult._reads(outcome) == {}
+    outcome.run.schedule.reads = reads
     outcome.predicted.reads = None
     assert RunResult._reads(outcome) == {}
 
@@ -217,6 +226,8 @@ def test_a_share_of_late_flows_is_of_all_flows() -> None:
     figures = RunResult._scales(outcome)["auto_scale"]
     assert figures["actual"]["late_flows"] == 0.4
     assert figures["predicted"]["late_flows"] == 0.25
+    outcome._transport = {"flows": 1, "late_flows": 1}
+    assert RunResult._scales(outcome)["auto_scale"]["actual"]["late_flows"] == 1.0
     outcome._transport = {"flows": 0, "late_flows": 0}
     assert RunResult._scales(outcome)["auto_scale"]["actual"]["late_flows"] == 0.0
 

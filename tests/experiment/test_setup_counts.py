@@ -12,6 +12,7 @@ from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeMisbehaved
 from emu.experiment import setup_counts
 from emu.experiment.setup_counts import (
+    _sum_received,
     check_setup,
     count_cached_bytes,
     list_parameter_bytes,
@@ -155,6 +156,21 @@ def test_a_cache_holds_no_row_that_a_store_of_its_machine_owns(
     assert found == [("m0", 16.0 * 20), ("m1", 16.0 * 40)]
     job.settings = {}
     assert [*count_cached_bytes(job, homes)] == []
+
+
+def test_cached_rows_are_those_that_other_machines_send_to_one() -> None:
+    """Of what comes to m0 16 bytes are ghosts, 4 its own, and 32 are for m1."""
+    rows = [
+        ("cached rows", "g1", "s0", 1.0),
+        ("cached rows", "g1", "s1", 2.0),
+        ("cached rows", "g0", "s0", 4.0),
+        ("ghost features", "g1", "s0", 16.0),
+        ("cached rows", "g0", "s2", 32.0),
+    ]
+    transfers = [Transfer(*row) for row in rows]
+    homes = {"g0": "m0", "g1": "m1", "s0": "m0", "s1": "m0", "s2": "m1"}
+    assert _sum_received(transfers, homes, "m0") == 3.0
+    assert _sum_received(transfers, homes, "m1") == 32.0
 
 
 def test_weights_that_come_in_two_parts_are_added_up(

@@ -60,6 +60,7 @@ def test_a_kernel_that_counted_the_payload_alone_is_right() -> None:
     received["edge"], received["bytes"] = (0, 1, 2), (5, 7, 9)
     traffic = {"out_bytes": 0, "in_bytes": 12}
     hosts = [{"name": "m1", "traffic": traffic}, {"name": "else", "traffic": {}}]
+    hosts.append({"name": "m0"})
     schedule = SimpleNamespace(problem=problem)
     run: Any = SimpleNamespace(schedule=schedule, received=received, hosts=hosts)
 

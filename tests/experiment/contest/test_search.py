@@ -179,6 +179,58 @@ def test_walks_go_on_to_what_is_less_of_a_loss_by_chance(
     assert losses.asked[-2:] == [2, 2]
 
 
+def test_walks_draw_no_chance_where_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loss that is as large or larger is taken; of equal ones the first is worst."""
+    rng: Any = SimpleNamespace(integers=lambda _: 0)
+    judge = judge_by(monkeypatch, Losses(n1=0.3, n2=0.3, n3=0.31))
+    assert search._walk(lambda _: Number(1), judge, rng, 3, None) == Number(3)
+    monkeypatch.setattr(_Judge, "steady_loss", lambda *_: 0.25)
+    assert search._walk(lambda _: Number(1), judge, rng, 3, None) == Number(1)
+
+
+def test_a_walk_goes_on_from_the_worst_of_its_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To 0.05 it comes from 0.06, and not from the other draw, of 0.03."""
+    rng: Any = SimpleNamespace(integers=lambda _: 0, random=lambda: 0.999)
+    losses = Losses(n3=0.03, n6=0.06, n7=0.05, n8=0.09)
+    judge = judge_by(monkeypatch, losses)
+    starts = iter([3, 6])
+    draw: Any = lambda _: Number(next(starts))  # noqa: E731
+    assert search._walk(draw, judge, rng, 21, None) == Number(6)
+    assert {*losses.asked} == {3, 6, 7}
+
+
+def test_what_has_no_neighbour_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Number, "neighbour", lambda number, _: number)
+    judge = judge_by(monkeypatch, Losses(n1=0.3))
+    told: list[int] = []
+    search._walk(
+        lambda _: Number(1),
+        judge,
+        np.random.default_rng(0),
+        9,
+        lambda tries, _: told.append(tries),
+    )
+    assert (judge.tries, told) == (1, [])
+
+
+def test_numbers_are_moved_alike_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first number drawn from seed 0 is 0.63696, so that it moves by 0.27 %."""
+    changes: list[Any] = []
+
+    def loss(_: Any, __: Any, *change: Any) -> float:
+        changes.extend(change)
+        return 0.5
+
+    judge_by(monkeypatch, loss).steady_loss(Number(1))
+    assert changes[0](100.0) == pytest.approx(100.27392337)
+
+
 def test_the_worst_of_all_walks_is_found_with_what_is_left_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
