@@ -383,3 +383,10 @@ def test_reads_are_told_for_the_iterations_of_the_reader() -> None:
 
     content = simulate(problem, run).to_json()
     assert content["reads"] == {"a->b": [0, 1]}
+
+
+def test_a_profile_of_no_iteration_is_refused() -> None:
+    """Nor is one whose times and volumes are of other numbers of them."""
+    for times, volumes in ((0, 0), (2, 3), (1, 0)):
+        with pytest.raises(ValueError, match="the same iterations of times and vol"):
+            Profile(np.zeros((1, times)), np.zeros((1, volumes)))

@@ -78,3 +78,14 @@ def test_without_rows_nothing_is_known() -> None:
     none = np.empty(0, CONNECTION_ROWS), np.empty(0, WAIT_ROWS)
 
     assert count_flows(1, 1, *none).of_flow(0, 0) == {}
+
+
+def test_iterations_behind_the_last_one_count_for_nothing() -> None:
+    """Of two iterations, whose numbers are 0 and 1, a third one has rows."""
+    states = np.zeros(2, CONNECTION_ROWS)
+    states["iteration"] = [2, LAST_STATE]
+    states["retransmitted"] = [0, 5]
+    waits = np.array([(0, 2, 0.5, 0.5), (1, 0, 0.5, 0.5)], WAIT_ROWS)
+    counts = count_flows(1, 2, states, waits)
+    assert counts.retransmitted.tolist() == [[0, 0]]
+    assert counts.hole.tolist() == [[0, 0]]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from emu.experiment.dry_run import dry_run
 from emu.prediction.analysis.full_queues import (
+    FEW,
     TIMEOUT,
     FullQueues,
     _backlog,
@@ -263,3 +264,22 @@ def test_what_older_connections_add_is_foreseen() -> None:
         "TCP may differ: connections that share a NIC may have unequal shares: "
         "with the older served first it would be +13 %"
     )
+
+
+@pytest.mark.parametrize(
+    ("waits", "older_first", "holds"),
+    [
+        (FEW, -FEW, True),
+        (FEW * 1.01, 0.0, False),
+        (0.0, FEW * 1.01, False),
+        (0.0, -FEW * 1.01, False),
+    ],
+)
+def test_a_forecast_holds_up_to_the_share_that_is_few(
+    waits: float,
+    older_first: float,
+    holds: bool,  # noqa: FBT001
+) -> None:
+    found = FullQueues(9, 2, ("m0 in",), waits, older_first)
+    assert found.holds == holds
+    assert found.sentence().startswith("TCP: no queue should fill") == holds

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from emu.problem.workloads.exchange import (
     GRADIENTS,
     ROWS,
@@ -70,3 +74,28 @@ def test_a_job_is_exact_where_all_its_exchanges_are_or_it_has_one_part() -> None
     assert not is_exact(both)
     assert is_exact({**both, "parts": 1})
     assert is_exact({})
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"content": "labels"}, "found 'labels', write"),
+        ({"layer": 0}, "layers are numbered from 1"),
+        ({"age": -1}, "found age -1, every 1"),
+        ({"every": 0}, "found age 0, every 0"),
+        ({"share": 0.0}, "found share 0, write more than 0, at most 1"),
+        ({"share": 1.5}, "found share 1.5"),
+        ({"whole": True, "share": 0.5}, "a share of whole parts"),
+        ({"numbered": True, "whole": True}, "found numbers beside rows"),
+        ({"numbered": True, "share": 0.5}, "found numbers beside rows"),
+        ({"numbered": True, "bits": 4}, "found numbers beside rows"),
+        ({"bits": 3}, "found 3 bits, write"),
+        ({"smoothing": 1.0}, "smoothing"),
+    ],
+)
+def test_an_exchange_that_cannot_be_says_what_would_be_right(
+    keys: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Exchange(**{"content": ROWS, "layer": 1, **keys})
+    assert Exchange(ROWS, 1, age=0, every=1, share=1.0).is_exact
