@@ -103,7 +103,7 @@ def _find_best(
             count = round(volumes)
             excess = volumes - count
             # What was lost crossed twice, so that a sum may be larger than it is.
-            if count and -TOLERANCE <= excess <= AGAIN:
+            if -TOLERANCE <= excess <= AGAIN:
                 rest = best[start]
                 hundredths = round(100 * excess)
                 lack = min(hundredths, 0)

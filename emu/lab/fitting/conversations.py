@@ -249,8 +249,7 @@ def _ring(packets: Packets) -> Ring:
     total = sizes.sum(0) + sizes.sum(1)
     everybody = np.flatnonzero(total)
     has_all = set(members) == set(everybody.tolist())
-    is_ring = len(members) > 1 and has_all
-    if not is_ring or ring_bytes < least_bytes:
+    if not has_all or ring_bytes < least_bytes:
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
             "iterations end: a fit knows no other way to tell them apart"
@@ -285,7 +284,7 @@ def _follow(sizes: Array) -> list[int]:
     ring = [start]
     last = start
     # The bound ends a way that gets into a loop without the first.
-    while sizes.any() and len(ring) <= len(sizes):
+    while len(ring) <= len(sizes):
         last = int(sizes[last].argmax())
         if last == start:
             break

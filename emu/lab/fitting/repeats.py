@@ -208,10 +208,9 @@ def _explain(times: Row, turns: Ints, number: int) -> float:
     if len(lengths) < least:
         return 0.0
 
-    if len(lengths) > _FEWEST_LONG:
-        ascending = np.sort(lengths)
-        longest = ascending[-_FEWEST_LONG]
-        lengths = np.minimum(lengths, longest)
+    ascending = np.sort(lengths)
+    longest = ascending[-_FEWEST_LONG]
+    lengths = np.minimum(lengths, longest)
     usual = np.median(lengths)
     variation = np.abs(lengths - usual)
     if variation.mean() <= _ALIKE * usual:

@@ -90,11 +90,38 @@ def test_whoever_speaks_first_asks_and_answers_end_requests() -> None:
     assert [len(times) for times in found.any_sent] == [4, 4]
 
 
+def test_each_pair_of_processes_has_a_conversation_of_its_own() -> None:
+    """Two clients ask two servers, all at the same time."""
+    clients, servers = (0, 1), (2, 3)
+    rows = [(0.0, 0, 1, 9000), (0.01, 1, 0, 9000)]
+    for client in clients:
+        for server in servers:
+            size = 10 * client + server
+            asked = 1.0 + 0.01 * client + 0.001 * server
+            rows.append((asked, client, server, size))
+            rows.append((asked + 1.0, server, client, 100 * size))
+    rows.sort()
+    time, source, destination, sizes = (
+        np.array(row) for row in zip(*rows, strict=True)
+    )
+    processes = ((0, 0), (1, 0), (2, 1), (3, 1))
+    packets = Packets(processes, np.arange(10), source, destination, time, sizes)
+
+    exchanges, _ = conversations(packets)
+
+    found = [(e.client, e.server, e.request, e.answer) for e in exchanges]
+    assert found == [
+        (processes[client], processes[server], size, 100 * size)
+        for client, server, size in ((0, 2, 2), (0, 3, 3), (1, 2, 12), (1, 3, 13))
+    ]
+
+
 @pytest.mark.parametrize(
     ("sizes", "ring"),
     [
         # From the one who sends most, told from the least number on.
         ([[0, 0, 9], [8, 0, 1], [0, 9, 0]], [0, 2, 1]),
+        ([[0, 0, 7], [8, 0, 1], [0, 9, 0]], [0, 2, 1]),
         ([[0, 5, 1], [1, 0, 5], [5, 1, 0]], [0, 1, 2]),
         # Processes 1 and 2 send one another most, 0 sends them something.
         ([[0, 2, 0], [0, 0, 9], [0, 9, 0]], [1, 2]),

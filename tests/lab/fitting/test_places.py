@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from emu.lab.fitting import repeats
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.repeats import (
     Chain,
@@ -45,6 +46,65 @@ def test_periods_are_the_distances_that_most_bursts_have() -> None:
     assert _find_periods(places, 79_999)[-1] == 17_000
     assert _find_periods(np.array([0, 100, 256]), 10_000) == []
     assert _find_periods(np.array([0, 257]), 10_000) == [257]
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "periods"),
+    [
+        # Half of 256 bytes, or of 0.2 %, are of the same period.
+        (1000, 1128, [1064]),
+        (1000, 1129, [1000, 1129]),
+        (200_000, 200_200, [200_100]),
+        (200_000, 200_201, [200_000, 200_201]),
+    ],
+)
+def test_distances_beside_one_another_are_of_one_period(
+    near: int, far: int, periods: list[int]
+) -> None:
+    """The one in the middle stands for them."""
+    places = np.array([0, near, 10_000_000, 10_000_000 + far])
+    assert _find_periods(places, 1_600_000) == periods
+
+
+def test_a_chain_may_begin_behind_bursts_that_are_of_none() -> None:
+    """The longest of those that begin with one of the first bursts is taken."""
+    places = np.append([1234, 2345], 5000 * np.arange(1, 17))
+    chain = find_chain(places, 80_000)
+    assert chain is not None
+    assert chain.bursts == [*range(2, 18)]
+
+
+def two_readings(unsteady: float, *, by_pair: bool, count: int = 40) -> list[float]:
+    """Return times of periods that take 1.1 and 1.0 s in turns, a little unsteady.
+
+    Each second pair is so much longer and shorter, or as it was drawn.
+    """
+    signs = np.tile([1.0, -1.0], count // 4)
+    if not by_pair:
+        signs = np.random.default_rng(0).permutation(signs)
+    lengths = np.tile([1.1, 1.0], count // 2)
+    lengths[::2] += unsteady * signs
+    lengths[1::2] += unsteady * signs
+    return [100.0, *(100.0 + np.cumsum(lengths)).tolist()]
+
+
+def test_readings_that_are_as_likely_are_told_with_their_seconds() -> None:
+    """Turns of two explain 60 %; those of four explain all where pairs take turns."""
+    times = two_readings(0.02, by_pair=False)
+    numbers = range(5, 46)
+    words = (
+        r"reads as 41 iterations of 1\.05 s, or as 20 of 2\.1 s with 2 alike parts: "
+        "--iterations 41 or --iterations 20 decides"
+    )
+    with pytest.raises(Unfittable, match=words):
+        count_turns(times, numbers)
+    assert count_turns(times, numbers, 41) == 1
+    assert count_turns(times, numbers, 20) == 2
+    assert count_turns(two_readings(0.02, by_pair=True), numbers) == 4
+    # What explains a tenth, or a little more by chance, is no turn.
+    many = two_readings(0.045, by_pair=False, count=800)
+    assert count_turns(many, range(801)) == 1
+    assert count_turns(two_readings(0.01, by_pair=False), numbers) == 2
 
 
 def test_the_shortest_period_that_covers_enough_is_taken() -> None:
@@ -93,8 +153,11 @@ def test_turns_are_told_by_the_times_of_their_periods(turns: int) -> None:
 def test_periods_that_vary_by_two_percent_are_alike() -> None:
     """By the mean of how far they are from the one in the middle, beyond the start."""
     for share, turns in ((0.039, 1), (0.041, 2)):
-        times = turn_lengths(1.0 + share, 1.0, 2, 48)
-        assert count_turns(times.tolist(), range(49)) == turns
+        for scale in (1.0, 10.0):
+            times = scale * turn_lengths(1.0 + share, 1.0, 2, 48)
+            assert count_turns(times.tolist(), range(49)) == turns
+    # Eight periods show two turns, in the six behind those that warm up.
+    assert count_turns(turn_lengths(2.0, 1.0, 2, 8).tolist(), range(9)) == 2
     # Three longest of 36 are cut to the third: a single long one says nothing.
     lengths = np.ones(48)
     lengths[40] = 9.0
@@ -117,9 +180,9 @@ def test_what_turns_explain_is_their_share_of_the_variation(turns: int) -> None:
 
 def test_few_periods_explain_nothing() -> None:
     """Three iterations of each turn are needed, behind a quarter that warms up."""
-    for count, share in ((7, 1.0), (6, 0.0)):
-        times = turn_lengths(2.0, 1.0, 2, count)
-        assert _explain(times, np.arange(count + 1), 2) == share
+    for turns, count, share in ((2, 7, 1.0), (3, 11, 1.0), (3, 10, 0.0)):
+        times = turn_lengths(2.0, 1.0, turns, count)
+        assert _explain(times, np.arange(count + 1), turns) == share
     # What lies between bursts two periods apart is no period.
     times = turn_lengths(2.0, 1.0, 2, 8)
     assert _explain(times, np.array([0, 1, 2, 3, 4, 5, 6, 8, 10]), 2) == 0.0
@@ -152,10 +215,10 @@ def test_one_and_a_tenth_of_the_iterations_may_be_missing(
 
 def test_values_between_and_beyond_known_ones_go_on_as_far() -> None:
     """Three pairs are known; beyond them the mean slope of all goes on."""
-    known, results = np.array([10.0, 20.0, 40.0]), np.array([0.0, 3.0, 6.0])
+    known, results = np.array([10.0, 20.0, 40.0]), np.array([2.0, 5.0, 8.0])
     values = np.array([5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0])
     found = _convert(values, known, results)
-    assert found.tolist() == pytest.approx([-1.0, 0.0, 1.5, 3.0, 4.5, 6.0, 8.0])
+    assert found.tolist() == pytest.approx([1.0, 2.0, 3.5, 5.0, 6.5, 8.0, 10.0])
 
 
 def test_marks_amid_bytes_are_settled_where_bursts_repeat() -> None:
@@ -170,11 +233,22 @@ def test_marks_amid_bytes_are_settled_where_bursts_repeat() -> None:
         assert settle(marks, places).tolist() == settled.tolist()
 
 
-def test_iterations_of_several_periods_begin_with_the_same_of_them() -> None:
-    """Bursts come every 5 kB, an iteration has two: marks are near to the second."""
-    places = 5000 * np.arange(1, 30)
-    edges = 10_000 * np.arange(1, 12) + 4800
-    assert settle(edges, places).tolist() == (10_000 * np.arange(1, 12) + 5000).tolist()
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_iterations_of_several_periods_begin_with_the_same_of_them(first: int) -> None:
+    """Bursts come every 5 kB, an iteration has three: marks are near to one of them."""
+    places = 5000 * np.arange(1, 41)
+    begun = 5000 * (first + 1 + 3 * np.arange(11))
+    assert settle(begun - 300, places).tolist() == begun.tolist()
+
+
+def test_marks_among_very_many_bursts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To follow all of them would take too long."""
+    places = 10_000 * np.arange(1, 13)
+    marks = 10_000 * np.arange(2, 9) + 100
+    monkeypatch.setattr(repeats, "_MOST_PLACES", 12)
+    assert settle(marks, places).tolist() == (marks - 100).tolist()
+    monkeypatch.setattr(repeats, "_MOST_PLACES", 11)
+    assert settle(marks, places) is marks
 
 
 @pytest.mark.parametrize(
