@@ -219,10 +219,9 @@ def parts_of_codes(
         raise DataError(problem, path=origin)
 
     # A part without a code is empty.
-    missing = len(SPLIT) - len(codes)
-    no_codes = [""] * missing
-    code_of_part = np.array([*codes, *no_codes], dtype=words.dtype)
-    masks = words[:, None] == code_of_part
+    masks = np.zeros((len(words), len(SPLIT)), np.bool_)
+    for place, code in enumerate(codes):
+        masks[:, place] = words == code
     rest = [word for word in distinct.tolist() if word not in codes]
     if not rest:
         return masks, ""
