@@ -23,6 +23,7 @@ from emu.lab.kernel_network import (
 )
 from emu.lab.machines.lab import Lab, LabMachine, Paces
 from emu.lab.machines.nic import Sharing
+from emu.lab.machines.nic_check import NicCheck
 from emu.prediction.scheduling import RateSegments
 from emu.scenario import load, prepare
 
@@ -311,3 +312,23 @@ def test_counts_of_machines_are_by_what_they_are_of() -> None:
             "traffic": {"out_bytes": 4, "seconds": 9.0},
         },
     }
+
+
+def test_nics_that_are_off_are_refused_with_what_makes_them_slower() -> None:
+    """They are measured by what the scenario lets them be off."""
+    asked: list[float] = []
+
+    def measure(most: float) -> NicCheck:
+        asked.append(most)
+        return NicCheck({"a": {"out": share}}, 0.5, off, most)
+
+    lab: Any = SimpleNamespace(check_nics=measure)
+    share = 1.0
+    off: tuple[str, ...] = ()
+    assert kernel_network._checked_nics(lab, 0.125).shares == {"a": {"out": 1.0}}
+    share = 0.5
+    off = ("a out carries half",)
+    with pytest.raises(ScenarioError, match="a larger time_scale makes NICs") as caught:
+        kernel_network._checked_nics(lab, 0.25)
+    assert caught.value.key == "emulation.time_scale"
+    assert asked == [0.125, 0.25]

@@ -99,3 +99,17 @@ def test_seconds_are_those_between_lines(
     else:
         with pytest.raises(DataError, match="2 lines with 'step ', 3 are due"):
             measure()
+
+
+def test_the_program_that_printed_the_fewest_lines_decides_and_means_are_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two the first takes 1 s an iteration, the second 2 s; then it prints two."""
+    marks = {(0, 0): np.arange(9.0), (1, 0): 2 * np.arange(3.0)}
+    for name in ("read_lab", "read_traffic"):
+        monkeypatch.setattr(other_settings, name, lambda _: {"programs": []})
+    monkeypatch.setattr(other_settings, "marks_of", lambda *_: marks)
+    assert other_settings._seconds(Path("run"), 1, "step ") == 1.5
+    marks[1, 0] = np.arange(2.0)
+    with pytest.raises(DataError, match="2 lines with 'step ', 3 are due"):
+        other_settings._seconds(Path("run"), 1, "step ")

@@ -332,7 +332,8 @@ def test_machines_of_a_fit_share_nothing_that_is_edited() -> None:
     first, *others = machines
     before = [dict(machine["slots"]) for machine in others]
 
-    assert first["slots"]
+    assert first["slots"] == {"server-m0": 1, "server-m1": 1, "server-m2": 1}
+    assert [machine["seat"] for machine in machines] == [1, 1, 1]
     first["slots"].clear()
 
     assert [machine["slots"] for machine in others] == before
