@@ -242,6 +242,16 @@ PRICE = Quantity(
 )
 
 
+def read_number(text: str) -> float:
+    """Return the number that a text of others states.
+
+    Raises ValueError where it states none, or parts digits as Python's ``1_0`` does.
+    """
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
+
+
 def format_money(value: float) -> str:
     """Return dollars for people: ``0.79 $``."""
     return MONEY.format(value, 3)

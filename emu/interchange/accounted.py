@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 
 from emu.errors import DataError
 from emu.host.input_file import one_error
+from emu.units import read_number
 
 
 @dataclass
@@ -156,7 +157,7 @@ class Reading:
         # XML has nothing but texts, and PyYAML takes 1e9, without a dot, for one.
         if isinstance(value, str):
             try:
-                value = float(value)
+                value = read_number(value)
             except ValueError:
                 raise self._wrong(key, value, "a number") from None
         # float() and Python's JSON both take nan, which passes every comparison.

@@ -15,7 +15,7 @@ from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
 from emu.interchange.workload import Workload, equal_machines
 from emu.problem.fields.quantities import MOST_FEW
-from emu.units import format_count
+from emu.units import format_count, read_number
 
 #: As CoflowSim has it.
 _MEGABYTE = 1 << 20
@@ -109,23 +109,23 @@ def _parse_first(line: str, path: Path) -> tuple[int, int]:
 
 def _parse(number: int, row: list[str], path: Path) -> _Coflow:
     try:
-        count = int(row[2])
+        count = _whole(row[2])
         reducers = row[4 + count :]
         sizes = dict[int, float]()
         for word in reducers:
             stated_port, _, size = word.partition(":")
-            port = int(stated_port)
+            port = _whole(stated_port)
             # Several reducers of a coflow may be at one port.
             size_before = sizes.get(port, 0.0)
-            sizes[port] = size_before + float(size)
+            sizes[port] = size_before + read_number(size)
         coflow = _Coflow(
             line=number,
             name=row[0],
-            arrival=float(row[1]),
-            mappers=[*map(int, row[3 : 3 + count])],
+            arrival=read_number(row[1]),
+            mappers=[*map(_whole, row[3 : 3 + count])],
             sizes=sizes,
         )
-        reducer_count = int(row[3 + count])
+        reducer_count = _whole(row[3 + count])
     except IndexError as error:
         problem = f"{_no_coflow(number)}, found {len(row)} words"
         raise DataError(problem, path=path) from error
@@ -136,6 +136,12 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
     if len(coflow.mappers) != count or len(reducers) != reducer_count:
         raise DataError(f"{_no_coflow(number)}, found {len(row)} words", path=path)
     return coflow
+
+
+def _whole(word: str) -> int:
+    if not word.isdecimal():
+        raise ValueError(f"{word!r} is no whole number")
+    return int(word)
 
 
 def _no_coflow(number: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emu.host.input_file import one_error, read_text
+from emu.units import read_number
 
 Rows = Iterator[tuple[int, list[str]]]
 
@@ -34,6 +35,6 @@ def read_headed_table(path: Path) -> tuple[list[str], Rows]:
 def number_of(cell: str) -> float:
     """Return the number in a cell, not a number where it holds none."""
     try:
-        return float(cell)
+        return read_number(cell)
     except ValueError:
         return math.nan

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from emu.host.confinement import confine
 from emu.host.input_file import one_error, read_json, read_text
 from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.formats import is_mapping, read_topology, recognise_topology
+from emu.interchange.recognise import read_sample
 from emu.interchange.topology import Answers
 from emu.scenario.document import MOST_YAML, Data, read_document
 from emu.units import format_count
+
+#: Text without a value: blank, or comments alone.
+_NOTHING = re.compile(r"\s*(#.*\s*)*")
 
 
 @confine
@@ -26,7 +31,7 @@ def read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
     row = recognise_topology(path)
     # No format of others: a file of our own keys.
     if row is None:
-        if not path.stat().st_size:
+        if _NOTHING.fullmatch(read_sample(path).text):
             problem = "is empty: a topology has machines, links, routes or racks"
             raise DataError(problem)
         return read_document(path).data, []

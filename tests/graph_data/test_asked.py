@@ -110,6 +110,10 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      {"vertices": 4, "edges": 3}),
     ("LGL", {"g.lgl": "# a\nb 1.0\nc 2.0\n# b\nc 0.5\nd 3.0\n# d\ne 1.0\n"}, UP,
      {"ids": [*"abcde"], "edges": 5, "notes": "weights (5)"}),
+    ("comments of a word", {"e.txt": "#nodes:4\n#edges:3\n1 2\n2 3\n3 4\n"}, UP,
+     {"ids": ["1", "2", "3", "4"], "edges": 3}),
+    ("the same in a csv", {"e.csv": "#nodes:4\n#edges:3\n1,2\n2,3\n# end\n3,4\n"}, UP,
+     {"ids": ["1", "2", "3", "4"], "edges": 3}),
     ("Friendster", {"f.txt": "101:102,103\n102:101\n103:\n104:notfound\n"}, UP,
      {"ids": ["101", "102", "103", "104"], "edges": 2, "notes": "notfound (1)"}),
     ("LDBC", {"k.csv": "Person.id|Person.id|creationDate\n9|2|2010-07-30\n9|4|2010-0"

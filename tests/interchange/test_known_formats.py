@@ -143,6 +143,7 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     ("x.g6", ">>graph6<<C~", "graph6 or sparse6"),
     ("f.txt", "101:102,103\n102:\n103:101\n", "lists of neighbours (Friendster)"),
     ("x.lgl", "# a\nb 1.0\nc 2.0\n# b\n", "LGL"),
+    ("snap.txt", "# snap\n1 2\n2 3\n", "a table of edges"),
     (
         "knows.csv",
         "Person.id,Person.id,creationDate\n1,2,3\n",

@@ -460,6 +460,8 @@ def test_a_trace_that_cannot_be(
         ("t.txt", TRACE.replace("2:4", "2:nan").encode(), "line 3 has a negative"),
         ("t.txt", TRACE.replace(" 1000", " -1").encode(), "line 3 has a negative"),
         ("t.txt", TRACE.replace("1000 1", "1000 9").encode(), "line 3 is no coflow"),
+        ("t.txt", TRACE.replace("2:4", "2:1_0").encode(), "'1_0' is no number"),
+        ("t.txt", TRACE.replace("0:1", "0_0:1").encode(), "'0_0' is no whole number"),
         ("t.txt", TRACE.replace("3 2", "3 5").encode(), "announces 5 coflows"),
         ("t.txt", b"10001 1\n1 0 1 1 1 2:1\n", "has 10001 ports: of a kind"),
         ("t.txt", b"9" * 21 + b" 1\n1 0 1 1 1 2:1\n", "999 ports: of a kind there"),

@@ -118,9 +118,12 @@ def test_what_is_wrong_is_one_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["empty.yaml", "empty.json", "empty.txt"])
-def test_an_empty_file_is_no_empty_scenario(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["", " \n\n", "# machines\n\n  # links\n"])
+def test_an_empty_file_is_no_empty_scenario(
+    name: str, content: str, tmp_path: Path
+) -> None:
     file = tmp_path / name
-    file.touch()
+    file.write_text(content)
 
     with pytest.raises(ScenarioError, match=r"empty\..* is empty: a topology has mach"):
         loads(TEXT.format(file))

@@ -22,7 +22,9 @@ from emu.graph_data.readers.text_table import TableOptions
 #: Lines by which a layout is known.
 _LINES = 40
 _COLON = re.compile(r"([^\s,:]+):([^\s,:]*(?:,[^\s,:]+)*)")
-_LGL = re.compile(r"(# ?\S+\n([^#\s]\S*([ \t]\S+)?\n)*){2,}")
+#: A mark, neighbours, another mark: above all rows marks may be comments of a list of
+#: edges (``#nodes:3``), and a neighbour with commas a row of a csv.
+_LGL = re.compile(r"(# ?\S+\n)+([^#\s,;|][^\s,;|]*([ \t][^\s,;|]+)?\n)+# ?\S+\n")
 #: What Friendster's lists have for vertices whose neighbours are not known.
 _UNKNOWN = {"private", "notfound"}
 
@@ -43,7 +45,7 @@ def find_layout(path: Path, options: TableOptions) -> str:
     if have_colons and has_comma:
         return "colons"
 
-    # LGL's marks of vertices look like comments: two blocks show what they are.
+    # LGL's marks of vertices look like comments: one below a row shows what they are.
     stripped = [f"{line.rstrip()}\n" for line in lines]
     text = "".join(stripped)
     if _LGL.match(text):
