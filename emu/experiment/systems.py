@@ -304,7 +304,16 @@ def as_system(
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         edit["placement"] = None
     edit.update(settings or {})
-    return load(scenario, edit)
+    try:
+        return load(scenario, edit)
+    except ScenarioError as error:
+        if not error.file.startswith("job={"):
+            raise
+        # Of keys that no file has: the section was written here.
+        file = origin.document.file if origin.document else "the scenario"
+        raise ScenarioError(
+            error.problem, file=f"{file} as {system}", key=error.key
+        ) from error
 
 
 def _problem_of_source(source: str) -> str:

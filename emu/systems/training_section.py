@@ -57,6 +57,7 @@ from emu.systems.model_section import (
     OptimizerSection,
 )
 from emu.systems.rates_section import KindTimesSection, RatesSection
+from emu.units import format_count
 
 if TYPE_CHECKING:
     from emu.graph_data import Dataset
@@ -359,7 +360,7 @@ class TrainingSection(JobSection):
         fanouts = len(self.fanouts)
         if fanouts and fanouts != self.hops:
             problem = (
-                f"found {fanouts} for a model of {self.hops} layers, "
+                f"found {fanouts} for a model of {format_count(self.hops, 'layer')}, "
                 "write one per layer"
             )
             yield ("job", "fanouts"), problem

@@ -27,7 +27,7 @@ from emu.systems.job_section import (
 )
 from emu.systems.model_section import AnyDataset, AnyOptimizer, OptimizerSection
 from emu.systems.rates_section import RatesSection
-from emu.units import DURATION
+from emu.units import DURATION, format_count
 
 if TYPE_CHECKING:
     from emu.graph_data import Dataset
@@ -197,7 +197,8 @@ class WholeGraphSection(JobSection):
         """Yield what is wrong with the number of times of ``job.times.KEY``."""
         if times is not None and len(times) not in {1, self.model.layers}:
             problem = (
-                f"found {len(times)} times for a model of {self.model.layers} layers, "
+                f"found {len(times)} times for a model of "
+                f"{format_count(self.model.layers, 'layer')}, "
                 "write one, or one per layer"
             )
             yield ("job", "times", key), problem

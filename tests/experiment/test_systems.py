@@ -293,6 +293,14 @@ def test_workers_go_where_they_have_room_and_are_fast() -> None:
         as_system(document("dgtp", too_much), "p3")
 
 
+def test_what_another_system_refuses_names_the_file_and_that_system() -> None:
+    """Not the section that the translation has written."""
+    key = "job.dataset.feature_length"
+    scenario = load(document("dgtp", {"workers": 3}), {key: 1})
+    with pytest.raises(ScenarioError, match=r"^one as p3: job\.columns: 3 mach"):
+        as_system(scenario, "p3")
+
+
 def test_of_two_machines_the_one_that_takes_in_more_gets_the_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
