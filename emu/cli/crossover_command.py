@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import emu
@@ -88,11 +87,17 @@ def _ends_of(scenario: Scenario, key: str, values: str) -> Values:
 
 def _check_known(scenario: Scenario, key: str) -> None:
     """Raise ScenarioError where files have no such key."""
-    try:
-        emu.load(scenario, {key: 0})
-    except ScenarioError as error:
-        # Any other error is of the value, which is no more than a guess. One without a
-        # key is of the way there: a machine that is none, a number that has no keys.
-        is_of_key = re.match(r"unknown key |system \S+ has no ", error.problem)
-        if is_of_key or not error.key:
-            raise ScenarioError(error.problem, file=f"--key {key}") from error
+    errors = []
+    for guess in (0, "1 us"):
+        try:
+            emu.load(scenario, {key: guess})
+        except ScenarioError as error:
+            errors.append(error)
+        else:
+            return
+    number_error, text_error = errors
+    # An error of a value shows it, and is another for each. One without a key is of the
+    # way there: a machine that is none, a number that has no keys.
+    is_of_key = number_error.problem == text_error.problem
+    if is_of_key or not number_error.key:
+        raise ScenarioError(number_error.problem, file=f"--key {key}")

@@ -261,6 +261,7 @@ def test_commands(tmp_path: Path) -> None:
         ("job.tasks", "unknown key 'tasks', known: system, "),
         ("job.model.hidden.x", "job.model.hidden is 16, it has no x"),
         ("cluster.machines.nobody.cpu", "cluster.machines has no 'nobody', known: "),
+        ("cluster.machines[0].latency", "a latency is one of a NIC, a link or a rack"),
         (
             "job.dataset.feature_length",
             "the file does not state it: write --range LOW,HIGH",
