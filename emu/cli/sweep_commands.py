@@ -93,8 +93,9 @@ def sweep(
     table = record.write_table(keys)
     # A record may hold points of another sweep, too, which are not shown.
     if rows := [record.rows[key] for key in keys if key in record.rows]:
-        _show(points, rows)
-        figure = _draw(points, rows, directory, console)
+        has_target = all(point.scenario.until is not None for point in points)
+        _show(points, rows, by_makespan=has_target)
+        figure = _draw(points, rows, directory, console, by_makespan=has_target)
         console.print(f"written to {table}{figure}")
 
     if not emulate:
@@ -107,7 +108,9 @@ def sweep(
         raise ExpectationMissed(problem)
 
 
-def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
+def _show(
+    points: Sequence[Point], rows: Sequence[Figures], *, by_makespan: bool
+) -> None:
     """Print the premises of all points, and their table."""
     windows = {str(point.scenario.job.credit_window) for point in points}
     policies = set()
@@ -136,11 +139,10 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
         f"credit window {words_of_windows}, placed by {words_of_policies}"
         f"{words_of_pins}"
     )
-    has_target = all(point.scenario.until is not None for point in points)
     keys = list(points[0].values)
-    table = sweep_table(rows, keys, by_makespan=has_target)
+    table = sweep_table(rows, keys, by_makespan=by_makespan)
     console.print(table)
-    for figure_table in sweep_figure_tables(rows, keys, by_makespan=has_target):
+    for figure_table in sweep_figure_tables(rows, keys, by_makespan=by_makespan):
         console.print(figure_table)
 
 
@@ -149,6 +151,8 @@ def _draw(
     rows: Sequence[Figures],
     directory: Path,
     console: Console,
+    *,
+    by_makespan: bool,
 ) -> str:
     """Draw the points; return where, or nothing without matplotlib."""
     try:
@@ -160,7 +164,7 @@ def _draw(
     path = directory / "points.svg"
     keys = list(points[0].values)
     with style(dark=False):
-        figure = sweep_figure(rows, keys)
+        figure = sweep_figure(rows, keys, by_makespan=by_makespan)
         save(figure, path)
     return f" and {path}"
 

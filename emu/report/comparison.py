@@ -253,10 +253,7 @@ def sweep_table(
         seed = values["seed"]
         groups[group][seed] = row["figures"]
 
-    figures_of_all = [row["figures"] for row in rows]
-    # By makespan four workers that train on twice as many samples as two looked 97 %
-    # slower, at as many samples per second.
-    uneven = not by_makespan and _is_uneven(figures_of_all)
+    uneven = ranks_by_pace(rows, by_makespan=by_makespan)
     measure = _makespan
     if uneven:
         measure = _seconds_per_sample
@@ -299,12 +296,12 @@ def sweep_figure_tables(
     Each where it is known and, as of `sweep_table`, counts. Tables of their own: beside
     the makespans they would not fit into 80 columns.
     """
-    figures_of_all = [row["figures"] for row in rows]
-    uneven = not by_makespan and _is_uneven(figures_of_all)
+    uneven = ranks_by_pace(rows, by_makespan=by_makespan)
     if uneven and len(keys) > _KEYS_BESIDE_PACE:
         pace_writers = {"samples_per_second": _write_pace}
         yield _figure_table("Pace", rows, keys, _PACE, pace_writers)
     # A column of errors says nothing of points that were not emulated.
+    figures_of_all = [row["figures"] for row in rows]
     if all(_ERRORS.keys() <= figures.keys() for figures in figures_of_all):
         writers = dict.fromkeys(_ERRORS, format_ratio)
         yield _figure_table("Emulated", rows, keys, _ERRORS, writers)
@@ -363,10 +360,15 @@ def _seconds_per_sample(figures: Row) -> float:
     return 1 / float(figures["samples_per_second"])
 
 
-def _is_uneven(figures: Sequence[Row]) -> bool:
-    """Return True where points train on other numbers of samples."""
+def ranks_by_pace(rows: Sequence[Row], *, by_makespan: bool = False) -> bool:
+    """Return True where points train on other numbers of samples.
+
+    By makespan four workers that train on twice as many samples as two looked 97 %
+    slower, at as many samples per second. ``by_makespan``: all train to an accuracy.
+    """
+    figures = [row["figures"] for row in rows]
     # The makespan is the one measure that all points have then.
-    if not all("samples_per_second" in row for row in figures):
+    if by_makespan or not all("samples_per_second" in row for row in figures):
         return False
     sample_counts = {row["samples"] for row in figures}
     return len(sample_counts) > 1

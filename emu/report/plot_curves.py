@@ -18,6 +18,7 @@ from emu.errors import DataError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
 from emu.problem import Schedule
+from emu.report.comparison import ranks_by_pace
 from emu.report.html.accuracy_chart import choose_clock
 from emu.report.plot_style import (
     COLOURS,
@@ -46,6 +47,8 @@ _UNITS = (
 )
 #: Styles of lines, which differ in grey too.
 _LINES = ("-", "--", ":", "-.")
+#: What most figures measure.
+_MAKESPAN = "makespan (s)"
 #: Steps of a curve up to which each is marked.
 _FEW = 300
 
@@ -305,12 +308,15 @@ def _seconds_by_kind(schedule: Schedule) -> dict[str, Floats]:
 
 
 def bars(
-    groups: Mapping[str, Mapping[str, Sequence[float]]], *, width: float = WIDTH
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    width: float = WIDTH,
+    measure: str = _MAKESPAN,
 ) -> Figure:
     """Return horizontal bars with 95 % intervals, ``width`` inches wide.
 
     ``groups``: name of the group (a row) -> name of the series -> values, whose mean is
-    drawn.
+    drawn; ``measure``: what they are, beside the axis.
     """
     names: dict[str, None] = {}
     for row_of_group in groups.values():
@@ -349,7 +355,7 @@ def bars(
             _write_interval(axes, span, height)
 
     axes.set_yticks(range(len(groups)), list(groups))
-    axes.set_xlabel("makespan (s)")
+    axes.set_xlabel(measure)
     # The figures of the longest bar need a sixth of the width behind it.
     axes.set_xlim(0, 1.16 * widest or 1.0)
     # The first group is the uppermost, as in tables.
@@ -386,11 +392,17 @@ _DISTINCT = 6
 _LABEL_STEP = 0.066
 
 
-def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
-    """Return the makespan as lines over the first varied key of numbers, else as bars.
+def sweep_figure(
+    rows: Sequence[Row], keys: Sequence[str], *, by_makespan: bool = False
+) -> Figure:
+    """Return a measure as lines over the first varied key of numbers, else as bars.
 
-    ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary, in order.
+    It is the one that `sweep_table` ranks by. ``rows`` are those of a `SweepRecord`, at
+    least one; ``keys`` vary, in order.
     """
+    has_pace = ranks_by_pace(rows, by_makespan=by_makespan)
+    measure = "samples per s" if has_pace else _MAKESPAN
+    figure_key = "samples_per_second" if has_pace else "makespan"
     across = _key_of_numbers(rows, keys)
     # Bars are grouped by all keys but the last, where there are several.
     inner = across
@@ -398,17 +410,17 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
         inner = keys[-1]
     outer = [key for key in keys if key != inner]
 
-    groups = _group_makespans(rows, outer, inner, by_number=across is not None)
+    groups = _group_values(rows, figure_key, outer, inner, by_number=across is not None)
     if across is None:
-        return bars(groups)  # words have no distances
+        return bars(groups, measure=measure)  # words have no distances
 
     figure = new_figure(2.9)
     axes = figure.subplots()
     highest = 0.0
     colour_of = palette(len(groups))
-    for number, (name, makespans) in enumerate(groups.items()):
-        values = sorted(makespans)
-        spans = [interval(makespans[value]) for value in values]
+    for number, (name, by_place) in enumerate(groups.items()):
+        values = sorted(by_place)
+        spans = [interval(by_place[value]) for value in values]
         upper_ends = [span.mean + span.half for span in spans]
         highest = max(highest, *upper_ends)
         marker = _MARKERS[number % len(_MARKERS)]
@@ -423,7 +435,7 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
             capsize=2.5,
         )
 
-    axes.set(xlabel=across, ylabel="makespan (s)")
+    axes.set(xlabel=across, ylabel=measure)
     axes.set_ylim(0, 1.08 * highest or 1.0)
     ticks = [float(row["values"][across]) for row in rows]
     axes.set_xticks(np.unique(ticks))
@@ -434,24 +446,25 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     return figure
 
 
-def _group_makespans(
+def _group_values(
     rows: Sequence[Row],
+    figure_key: str,
     outer: Sequence[str],
     inner: str | None,
     *,
     by_number: bool,
 ) -> dict[str, dict[Any, list[float]]]:
-    """Return makespans of all seeds by the outer keys, then by the inner one."""
+    """Return a figure of all seeds by the outer keys, then by the inner one."""
     groups: dict[str, dict[Any, list[float]]] = {}
     for row in rows:
         values = row["values"]
         words = [str(values[key]) for key in outer]
         name = ", ".join(words)
-        value = values[inner] if inner else "makespan"
+        value = values[inner] if inner else figure_key
         place = float(value) if by_number else str(value)
         by_place = groups.setdefault(name, defaultdict(list))
-        makespan = float(row["figures"]["makespan"])
-        by_place[place].append(makespan)
+        figure = float(row["figures"][figure_key])
+        by_place[place].append(figure)
     return groups
 
 

@@ -74,6 +74,24 @@ def test_numbers_are_drawn_as_lines(tmp_path: Path) -> None:
     assert {"size", "makespan (s)", "policy", "oes", "maxmin"} <= texts(out)
 
 
+def test_what_is_ranked_by_samples_per_second_is_drawn_so(tmp_path: Path) -> None:
+    rows = []
+    for row in ROWS:
+        size = int(row["values"]["size"])
+        pace = {"samples": 100 * size, "samples_per_second": 7000.0 * size}
+        rows.append({**row, "figures": {**row["figures"], **pace}})
+    drawn = {}
+    for by_makespan in (False, True):
+        out = tmp_path / f"{by_makespan}.svg"
+        with style(dark=False):
+            save(sweep_figure(rows, ["size"], by_makespan=by_makespan), out)
+        drawn[by_makespan] = texts(out)
+
+    assert "samples per s" in drawn[False]
+    assert "makespan (s)" not in drawn[False]
+    assert "makespan (s)" in drawn[True]
+
+
 def test_words_are_drawn_as_bars(tmp_path: Path) -> None:
     out = tmp_path / "points.svg"
     some = [row for row in ROWS if row["values"]["size"] == "1"]
