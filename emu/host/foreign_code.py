@@ -30,6 +30,9 @@ from emu.errors import DataError, EmulatorError
 INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"
 #: Begins the names of modules that are the text of a user.
 OWN = "emu_own_"
+#: Said where a text of a user imports what is not there.
+_BESIDE = "files beside it are not taken along, install them or name their folder in "
+_BESIDE += "PYTHONPATH"
 #: Said where torch is missing.
 INSTALL_TORCH = "pip install 'dgtp-emulator[train]'"
 
@@ -153,7 +156,7 @@ def import_program(program: str, source: str) -> Callable[..., Any]:
     """Run the text of ``FILE.py:NAME`` and return what it is to be called by.
 
     Raises DataError when it defines nothing to call by that name. What its code raises
-    goes on.
+    goes on; a module that it does not find says where those have to be.
     """
     file, _, name = program.rpartition(":")
     digest = hashlib.sha256(source.encode()).hexdigest()
@@ -161,7 +164,14 @@ def import_program(program: str, source: str) -> Callable[..., Any]:
     module.__file__ = file
     sys.modules[module.__name__] = module  # where dataclasses and pickle look
     code = compile(source, file, "exec", dont_inherit=True)
-    exec(code, vars(module))  # noqa: S102 - the author's own code, see THREAT_MODEL
+    try:
+        exec(code, vars(module))  # noqa: S102 - the author's own code, see THREAT_MODEL
+    except ImportError as error:
+        # The text alone is recorded and sent to agents: it has no folder to look in.
+        is_relative = error.name is None
+        if is_relative or isinstance(error, ModuleNotFoundError):
+            error.msg = f"{error.msg}: {_BESIDE}"
+        raise
     return look_up(module, name, program)
 
 

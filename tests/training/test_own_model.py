@@ -46,7 +46,7 @@ def told(settings: dict[str, Any], source: str, **args: object) -> str:
 WRONG: dict[str, tuple[Callable[[str], str], str]] = {
     "import": (
         lambda s: f"import no_such_library\n{s}",
-        "ModuleNotFoundError: No module named 'no_such_library' (line 1 of torch.py)",
+        "No module named 'no_such_library': files beside it are not taken along, inst",
     ),
     "syntax": (lambda s: s.replace("class Net(", "class Net(("), "SyntaxError"),
     "null": (lambda s: f"{s}\0", "does not build a model: "),
