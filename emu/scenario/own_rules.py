@@ -181,6 +181,9 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     def rates(
         flows: Sequence[ActiveFlow], capacity: Mapping[str, float]
     ) -> list[float]:
+        # The last flow has ended: a rule that looks for the shortest would find none.
+        if not flows:
+            return []
         ask = partial(_ask, rule, name, file, flows, capacity)
         answer = ask()
         number = next(numbers)

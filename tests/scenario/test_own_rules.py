@@ -53,6 +53,22 @@ def test_a_file_beside_the_scenario(tmp_path: Path, policy: str) -> None:
     assert experiment.policy.startswith("mine.py:Equal@")
 
 
+SHORTEST = """
+class Equal:
+    def rates(self, flows, capacity):
+        first = min(flows, key=lambda flow: flow.left)
+        return [min(capacity[link] for link in flow.links) * (flow is first)
+                for flow in flows]
+"""
+
+
+def test_a_rule_is_asked_of_flows_alone(tmp_path: Path) -> None:
+    """Not when the last one has ended. 470 B go one by one, for 5 s nothing does."""
+    experiment = prepare(load(written(tmp_path, text=SHORTEST)))
+
+    assert experiment.simulate().makespan == 52.0
+
+
 def test_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     (site / "emu_drawn").mkdir(parents=True)
