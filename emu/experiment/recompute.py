@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +60,9 @@ _OWN = (
 )  # fmt: skip
 #: Keys of result.json that say whether to believe it, and whether it was foreseen.
 VERDICT = ("verdict", "prediction")
+#: Checks that are made where an option asks for them.
+_RULE = "rule"
+_TRAINING = "training"
 #: What no second record tells, by file: an edit that fits all others goes unnoticed.
 UNSEEN = {
     "manifest.json": "when the run started, and on which system and versions; readings "
@@ -98,25 +101,34 @@ def audit_whole(
     Raises DataError, ValueError as `ToAudit.audit`, or when records are damaged.
     """
     report = subject.audit(tolerance, relative, rule=rule, training=training)
+    silent = list(subject.silent)
+    if rule and _RULE not in report.checked:
+        problem = "no rates are recorded"
+        if subject.schedule.rates is not None:
+            problem = "no scenario says which times and volumes it expects"
+        silent.append(f"the rule is not asked again: {problem}")
     if subject.run is None:
-        return report, subject.silent
-    checks, silent = recompute(subject.run, stated)
+        return report, tuple(silent)
+    checks, unseen = recompute(subject.run, stated, report.checked)
     for name, check in checks.items():
         report = report.adding(name, check)
-    return report, (*subject.silent, *silent)
+    return report, (*silent, *unseen)
 
 
 def recompute(
-    run: RecordedRun, stated: Scenario | None = None
+    run: RecordedRun,
+    stated: Scenario | None = None,
+    checked: Container[str] = (),
 ) -> tuple[dict[str, Findings], list[str]]:
     """Compute everything of a run again that follows from something else.
 
     Returns numbers compared, and violations, by file; and a sentence per thing that
     could not be compared. ``stated`` stands for the scenario's text in the run
-    directory. Raises DataError when records are damaged.
+    directory, and ``checked`` has the names of checks made before. Raises DataError
+    when records are damaged.
     """
     checks = {"records": _check_records(run)}
-    silent = list_unseen(run)
+    silent = list_unseen(run, checked)
     scenario, differences = _scenario(run, stated, silent)
     faults = [disagreement("scenario", sentence) for sentence in differences]
     checks["scenario"] = (1, faults)
@@ -204,11 +216,20 @@ def _check_problem(run: RecordedRun, problem: Problem) -> Findings:
     )
 
 
-def list_unseen(run: RecordedRun) -> list[str]:
-    """Return a sentence per file of a run on what no audit sees in it."""
+def list_unseen(run: RecordedRun, checked: Container[str] = ()) -> list[str]:
+    """Return a sentence per file of a run on what no audit sees in it.
+
+    ``checked``: names of the checks that were made because an option asked for them.
+    """
+    of_files = dict(UNSEEN)
+    if _RULE in checked:
+        del of_files["rates.npz"]
+    if _TRAINING in checked:
+        del of_files["weights.npz"]
+        of_files["training.csv"] = "figures of tasks beside losses, such as rows"
     return [
         f"{name} is trusted for {unseen}"
-        for name, unseen in UNSEEN.items()
+        for name, unseen in of_files.items()
         if (run.path / name).exists()
     ]
 

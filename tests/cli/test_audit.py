@@ -65,6 +65,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_sound_simulation_passes(simulated: Path) -> None:
     assert _audited(simulated)[0] == 0
+    asked = CliRunner().invoke(app, ["audit", str(simulated), "--policy"])
+    assert asked.exit_code == 0
+    assert "the rule is not asked again: no rates are recorded" in asked.output
 
 
 def test_reads_of_the_newest_value_of_a_simulation_are_sound(tmp_path: Path) -> None:
@@ -188,6 +191,10 @@ def test_a_sound_run_passes(emulated: Path) -> None:
 
     assert result["verdict"]["guards"] == []
     assert _audited(emulated)[0] == 0
+    # What an option asked for is no longer taken on trust.
+    for options in ([], ["--policy"]):
+        asked = CliRunner().invoke(app, ["audit", str(emulated), *options])
+        assert ("rates.npz is trusted" in asked.output) == (not options)
 
 
 @pytest.mark.emulation
