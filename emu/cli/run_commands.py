@@ -50,7 +50,13 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.run_experiment import carry_out
 from emu.experiment.run_result import RunResult
-from emu.experiment.trace_profile import profile_from_trace
+from emu.experiment.trace_profile import (
+    Occurrences,
+    Ranges,
+    list_stated,
+    parse_ranges,
+    profile_from_trace,
+)
 from emu.experiment.witness import PacketNetwork, with_witness
 from emu.host.files import check_writable
 from emu.host.this_host import module_command
@@ -464,11 +470,10 @@ def profile(
         _check_trace(trace)
         # A file from which times are to be measured need not state any.
         scenario = load(file, overrides or [], timed=False)
-        kinds = dict(map(_range, ranges or ()))
+        kinds = parse_ranges(ranges or ())
+        show = partial(_show_ranges, console, scenario, kinds)
         with console.status("counting what is sampled"):
-            profile_of_trace = profile_from_trace(
-                scenario, trace, kinds, lambda found: console.print(ranges_table(found))
-            )
+            profile_of_trace = profile_from_trace(scenario, trace, kinds, show)
         _write_profile(console, out, profile_of_trace)
         return
 
@@ -501,6 +506,14 @@ def profile(
 
     first = f"written to {out}, with {key} as measured here:"
     console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
+
+
+def _show_ranges(
+    console: Console, scenario: Scenario, kinds: Ranges, occurrences: Occurrences
+) -> None:
+    console.print(ranges_table(occurrences))
+    if stated := list_stated(scenario, occurrences, kinds):
+        console.print(f"as the scenario states, no range: {', '.join(stated)}")
 
 
 def _refuse_measuring(*, rates: bool, iterations: int | None, runs: Path) -> None:
@@ -552,14 +565,6 @@ def _measure(
 def _write_profile(console: Console, out: Path, measured: ProfileFile) -> None:
     write_profile(out, measured)
     console.print(f"written to {out}; use it with --set profile={out}")
-
-
-def _range(text: str) -> tuple[str, list[str]]:
-    kind, _, names = text.partition("=")
-    if not names:
-        problem = f"found {text!r}, write for example worker=forward,backward"
-        raise ScenarioError(problem, file="--range")
-    return kind, names.split(",")
 
 
 @app.command()

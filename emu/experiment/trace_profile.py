@@ -35,6 +35,35 @@ _CATEGORIES = ("gpu_user_annotation", "user_annotation")
 _TOLD = 12
 
 
+def parse_ranges(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Return the ranges of each kind of ``KIND=NAME,...``.
+
+    Raises ScenarioError where a text is written otherwise, or names a kind again.
+    """
+    ranges = dict[str, list[str]]()
+    for text in texts:
+        kind, _, names = text.partition("=")
+        option = f"--range {text}"
+        if not names:
+            problem = "write for example worker=forward,backward"
+            raise ScenarioError(problem, file=option)
+        if kind in ranges:
+            both = ",".join([*ranges[kind], names])
+            problem = f"is a second one of {kind}: write {kind}={both} for their sum"
+            raise ScenarioError(problem, file=option)
+        ranges[kind] = names.split(",")
+    return ranges
+
+
+def list_stated(
+    scenario: Scenario, occurrences: Occurrences, ranges: Ranges
+) -> list[str]:
+    """Return the kinds of task without a range, which keep the scenario's times."""
+    tasks = build_job(scenario).tasks
+    kinds = dict.fromkeys(task.kind for task in tasks)
+    return [kind for kind in kinds if kind not in ranges and kind not in occurrences]
+
+
 def profile_from_trace(
     scenario: Scenario,
     trace: Path,

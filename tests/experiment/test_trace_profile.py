@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError, ScenarioError
-from emu.experiment.trace_profile import profile_from_trace
+from emu.experiment.trace_profile import parse_ranges, profile_from_trace
 from emu.report.measured_tables import ranges_table
 from emu.scenario import load
 from emu.scenario.scenario_file import loads
@@ -133,6 +133,24 @@ def test_ranges_of_the_program_come_before_those_of_torch(tmp_path: Path) -> Non
     table = ranges_table({"worker": np.array([2.0, 2.0]), "load": np.array([1.0])})
     bars = [str(cell).count("█") for cell in table.columns[3].cells]
     assert bars == [30, round(30 / 4)]
+
+
+def test_a_kind_has_ranges_once_and_what_is_stated_is_named(tmp_path: Path) -> None:
+    """The second took the place of the first, without a word."""
+    assert parse_ranges(["worker=a,b", "sampler=c"])["worker"] == ["a", "b"]
+    with pytest.raises(ScenarioError, match="write worker=a,b,c for their sum"):
+        parse_ranges(["worker=a,b", "worker=c"])
+    with pytest.raises(ScenarioError, match="--range worker: write for example"):
+        parse_ranges(["worker"])
+    traced(tmp_path / "t.json", [event("step", 0, 1), event("sampler", 2, 1)])
+    file = tmp_path / "tiny.json"
+    file.write_text(json.dumps(tiny_training(5)))
+
+    command = f"profile {file} {tmp_path}/p.json --from {tmp_path}/t.json"
+    result = CliRunner().invoke(app, [*command.split(), "--range", "worker=step"])
+
+    kinds = "as the scenario states, no range: graph_store, parameter_server"
+    assert kinds in " ".join(result.stderr.split())
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
