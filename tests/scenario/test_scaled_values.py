@@ -9,7 +9,14 @@ import pytest
 import emu
 from emu.problem.fields.cluster_section import Latency, Nic
 from emu.scenario.events_section import EventSection
-from emu.scenario.scaled_values import scale_events, scale_latency, scale_nic
+from emu.scenario.scaled_values import (
+    scale_events,
+    scale_latency,
+    scale_nic,
+    scale_value,
+    write_nic,
+)
+from emu.units import DURATION
 
 NIC = {"in": "3 MB/s", "out": "5 MB/s"}
 
@@ -80,3 +87,45 @@ def test_of_two_links_on_a_way_the_one_that_holds_it_up_is_written() -> None:
     assert edit is not None
     rates = {key: edit[key] for key in edit if key.startswith("cluster.")}
     assert rates == {"cluster.links[1].bandwidth": "4 B/s"}
+
+
+@pytest.mark.parametrize(
+    ("rates", "latency", "written"),
+    [
+        ((3e6, 5e6), {}, {"in": "24 Mbit/s", "out": "40 Mbit/s"}),
+        ((5e6, 5e6), {}, "40 Mbit/s"),
+        (
+            (5e6, 5e6),
+            {"in": "1 ms", "out": "7 ms"},
+            {
+                "in": "40 Mbit/s",
+                "out": "40 Mbit/s",
+                "latency": {"in": "1 ms", "out": "7 ms"},
+            },
+        ),
+    ],
+)
+def test_a_nic_is_one_rate_where_both_directions_are_equal(
+    rates: tuple[float, float], latency: dict[str, str], written: object
+) -> None:
+    inward, outward = rates
+    stated = Latency.model_validate(latency) if latency else Latency()
+    assert write_nic(inward, outward, stated) == written
+
+
+@pytest.mark.parametrize(
+    ("stated", "factor", "written"),
+    [
+        (2.0, 3.0, "6 s"),
+        ((1.0, 2.0), 3.0, ["3 s", "6 s"]),
+        ({"default": 1.0, "quick": 0.5}, 3.0, {"default": "3 s", "quick": "1.5 s"}),
+        # Nothing is the same in all iterations and on all devices.
+        (2.0, 0.0, "0 s"),
+        ((1.0, 2.0), 0.0, "0 s"),
+        ({"default": 1.0, "quick": 0.5}, 0.0, "0 s"),
+    ],
+)
+def test_a_value_is_scaled_in_the_shape_that_it_has(
+    stated: object, factor: float, written: object
+) -> None:
+    assert scale_value(DURATION, stated, factor) == written

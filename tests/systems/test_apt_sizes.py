@@ -12,7 +12,7 @@ import pytest
 from emu.problem import Task
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.all_reduce import NamedEdge
-from emu.systems.apt.shares import ShareCounts
+from emu.systems.apt.shares import ShareCounts, split
 from emu.systems.apt.volumes import CountedJob
 from emu.systems.device_memory import ROWS
 from emu.systems.p3.operations import _Phases, split_layer
@@ -240,3 +240,37 @@ def test_a_first_layer_that_is_the_last_is_as_wide_as_there_are_classes(
 
     assert linear.multiply.tolist() == expected.multiply.tolist() == [9 * 2 * width]
     assert linear.aggregate.tolist() == [30 * 2]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "machine", "places", "sources", "ends", "own"),
+    [
+        # Of edges (source, end) with owners: 13 -> 10, 12 -> 12, 11 -> 12, 14 -> 10.
+        ("snp", 0, [0, 2], [13, 12], [0, 1], [True, True]),
+        ("snp", 1, [0, 1, 2], [11, 14], [2, 0], [False, True, False]),
+        ("dnp", 0, [0, 2], [13, 12, 11, 14], [0, 1, 1, 0], [True, True]),
+        ("dnp", 1, [1], [], [], [True]),
+        ("nfp", 1, [0, 1, 2], [13, 12, 11, 14], [0, 2, 2, 0], [True] * 3),
+    ],
+)
+def test_a_share_has_the_edges_and_destinations_of_its_machine(
+    strategy: str,
+    machine: int,
+    places: list[int],
+    sources: list[int],
+    ends: list[int],
+    own: list[bool],
+) -> None:
+    """Machine 0 owns 10, 12 and 13, machine 1 owns 11 and 14."""
+    edges = (np.array([3, 2, 1, 4]), np.array([0, 2, 2, 0]))
+    batch: Any = SimpleNamespace(
+        edges=[edges], sizes=(5, 3, 1), vertices=np.array([10, 11, 12, 13, 14])
+    )
+    owner = np.zeros(15, np.int32)
+    owner[[11, 14]] = 1
+    found, share = split(batch, owner, strategy, machine)
+    assert found.tolist() == places
+    assert share.sources.tolist() == sources
+    assert share.ends.tolist() == ends
+    assert share.adds_own.tolist() == own
+    assert share.destinations.tolist() == [[10, 11, 12][place] for place in places]

@@ -201,9 +201,9 @@ class _WholeCounter:
         self._machines = machines
         self._samplers = samplers
         self._owner = np.ascontiguousarray(dataset.owner, np.int32)
-        # Who asked for each vertex last: a number per machine and iteration.
+        # Who asked for each vertex last: a number per machine and iteration, above 0.
         self._asked = np.zeros(dataset.vertices, np.int32)
-        self._first_number = 1 - machines
+        self._first_number = 0
 
         self._inputs = np.zeros((samplers, batches))
         self._outputs = np.zeros((samplers, batches))
