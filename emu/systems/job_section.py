@@ -332,7 +332,7 @@ class JobSection(Section):
         """Return the key that makes too many edges, its value, and one that fits.
 
         That is the largest of those by which alone the job can be made small enough:
-        that of the others is seldom the slip. 0 where none can.
+        that of the others is seldom the slip. Where none can, the largest, and 0.
         """
         most = limit(MOST_EDGES)
 
@@ -350,8 +350,6 @@ class JobSection(Section):
             if isinstance(size, int):
                 sizes[key] = size
         sizes["machines"] = len(machines)
-        key = "machines"
-        fits = 0
         largest_first = sorted(sizes, key=lambda key: -sizes[key])
         for key in largest_first:
             exceeds = partial(is_too_much, key)
@@ -359,8 +357,9 @@ class JobSection(Section):
             # Edges grow with each key: the largest value that fits is searched for.
             fits = bisect.bisect_left(values_below, True, key=exceeds)
             if fits:
-                break
-        return key, sizes[key], fits
+                return key, sizes[key], fits
+        largest, *_ = largest_first
+        return largest, sizes[largest], 0
 
     @property
     def movable_on(self) -> Names | None:

@@ -62,8 +62,6 @@ class _Samples:
 
 def _by_store(counts: Sequence[tuple[int, ...]], owned: Ints) -> Ints:
     """Return counts of batches by store, of which those that are empty are zeros."""
-    if not any(counts):
-        return np.zeros_like(owned)
     nothing = (0,) * owned.shape[1]
     return np.array([of_batch or nothing for of_batch in counts])
 
