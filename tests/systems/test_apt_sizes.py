@@ -12,6 +12,8 @@ import pytest
 from emu.problem import Task
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.all_reduce import NamedEdge
+from emu.systems.apt import choice
+from emu.systems.apt.choice import estimate, share_bytes
 from emu.systems.apt.shares import ShareCounts, split
 from emu.systems.apt.volumes import CountedJob
 from emu.systems.device_memory import ROWS
@@ -274,3 +276,73 @@ def test_a_share_has_the_edges_and_destinations_of_its_machine(
     assert share.ends.tolist() == ends
     assert share.adds_own.tolist() == own
     assert share.destinations.tolist() == [[10, 11, 12][place] for place in places]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sizes"),
+    [
+        ("gdp", [[8 * (7 + 10), 8 * (8 + 20)], [8 * (9 + 30), 8 * (11 + 40)]]),
+        ("nfp", [[8 * (7 + 10), 8 * (8 + 20)], [8 * (9 + 30), 8 * (11 + 40)]]),
+        # An edge is its source, and the place of its end.
+        ("snp", [[8 * (3 + 10), 8 * (4 + 20)], [8 * (5 + 30), 8 * (6 + 40)]]),
+        # Owners of destinations draw the edges themselves.
+        ("dnp", [[8 * 3, 8 * 4], [8 * 5, 8 * 6]]),
+    ],
+)
+def test_structure_of_a_share_by_sampler_and_machine(
+    strategy: str, sizes: list[list[int]]
+) -> None:
+    assert share_bytes(strategy, SHARES)[:, :, 0].tolist() == sizes
+
+
+def test_an_estimate_has_the_most_of_each_term_of_any_machine() -> None:
+    """Sampler 0 is of the first machine, of 1 s per byte, sampler 1 of the other, 3.
+
+    Structure that goes both ways; rows of 10 bytes of others; sums of 2 bytes there
+    and back.
+    """
+    structure = 3 * (8 * (4 + 20) + 8 * (5 + 30))
+    rows = max(10 * 200, 3 * 10 * 300)
+    sums = 2 * 3 * 2 * (4 + 5)
+    assert estimate("snp", SHARES, 10, 2, [1, 3]) == structure + rows + sums
+    unlike = max(5 * 10 * 200, 10 * 300)
+    both = 5 * (8 * (4 + 20) + 8 * (5 + 30)) + 2 * 5 * 2 * (4 + 5)
+    assert estimate("snp", SHARES, 10, 2, [5, 1]) == both + unlike
+
+
+@pytest.mark.parametrize(
+    ("length", "batches", "asked"),
+    [
+        (3, 9, {"snp", "dnp", "nfp"}),
+        (2, 9, {"snp", "dnp"}),
+        (4, 2, {"snp", "dnp", "nfp"}),
+    ],
+)
+def test_a_dry_run_is_of_four_batches_and_of_strategies_that_can_be(
+    monkeypatch: pytest.MonkeyPatch, length: int, batches: int, asked: set[str]
+) -> None:
+    """Of fewer columns than machines some machine would have none."""
+    lengths = []
+    strategies = set()
+
+    def least(
+        _dataset: object, _plan: object, strategy: str, count: int
+    ) -> ShareCounts:
+        strategies.add(strategy)
+        lengths.append(count)
+        return SHARES
+
+    def counted(
+        _dataset: object, _plan: object, names: list[str], count: int
+    ) -> dict[str, ShareCounts]:
+        lengths.append(count)
+        return dict.fromkeys(names, SHARES)
+
+    monkeypatch.setattr(choice, "count_least", least)
+    monkeypatch.setattr(choice, "count_strategies", counted)
+    dataset: Any = SimpleNamespace(feature_length=length, parts=3)
+    plan: Any = None
+    chosen = choice.choose(dataset, plan, batches, 10, 2, [1, 3])
+    assert strategies == asked
+    assert set(lengths) == {min(batches, 4)}
+    assert chosen == "dnp"  # whose structure is the least
