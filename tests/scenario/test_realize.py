@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from emu.errors import ScenarioError
-from emu.scenario import Scenario, build_job, load, open_data, realize
+from emu.errors import EmulatorError, ScenarioError
+from emu.problem import Profile
+from emu.scenario import ProfileFile, Scenario, build_job, load, open_data, realize
 from emu.scenario.placements import _search_options, place
+from emu.scenario.realize import _check_shape
+from emu.scenario.workload_file import write_profile
 
 FILE = """\
 cluster:
@@ -163,3 +167,58 @@ def test_a_checkpoint_takes_its_time_before_iterations_that_follow_one(
     servers = [t for t, task in enumerate(job.tasks) if more[t].any()]
     assert {job.tasks[t].kind for t in servers} == {"parameter_server"}
     assert more[servers[0]].tolist() == pytest.approx([0, 0, 0.003, 0, 0.003])
+
+
+@pytest.mark.parametrize(("optimizer", "vectors"), [("adam", 3), ("sgd", 1)])
+def test_copies_of_state_go_to_a_peer_before_iterations_that_follow_one(
+    scenario_file: Path, optimizer: str, vectors: int
+) -> None:
+    """Of float32, with the number of its steps; a byte stands for half a real one."""
+    checkpoint = {"every": "2 iterations", "takes": "3 ms", "to": "peer"}
+    changes = {
+        "job.iterations": 5,
+        "checkpoint": checkpoint,
+        "job.optimizer": optimizer,
+    }
+    scenario = load(scenario_file, changes)
+    job = build_job(scenario)
+    realization = realize(scenario, job)
+
+    parameters = 2 * 100 * 16 + 16 + 2 * 16 * 47 + 47
+    size = (4 * vectors * parameters + 8) / 0.5
+    edge = job.edge_positions["ps0->ps0.copy"]
+    assert realization.volumes[edge].tolist() == [0, 0, size, 0, size]
+    assert not realization.times[job.index("ps0.copy")].any()
+    server = realization.times[job.index("ps0")].tolist()
+    assert server == pytest.approx([0.005, 0.005, 0.008, 0.005, 0.008])
+    on_disk = load(scenario, {"checkpoint.to": "disk"})
+    assert "ps0.copy" not in [task.name for task in build_job(on_disk).tasks]
+
+
+def test_what_is_measured_of_a_job_has_its_own_seed_of_draws(
+    scenario_file: Path, tmp_path: Path
+) -> None:
+    """A profile wins over stated times, and its iterations are drawn by the seed."""
+    job = build_job(load(scenario_file))
+    times = np.arange(1.0, 1 + 3 * len(job.tasks)).reshape(-1, 3)
+    volumes = np.arange(3.0 * len(job.edges)).reshape(-1, 3)
+    path = tmp_path / "profile.json"
+    write_profile(path, ProfileFile.of(job, Profile(times, volumes), 0.5))
+
+    profiled = load(scenario_file, {"profile": str(path), "job.iterations": 40})
+    found = realize(profiled, build_job(profiled))
+    drawn = {tuple(column) for column in found.times.T.tolist()}
+    assert drawn == {tuple(column) for column in times.T.tolist()}
+    again = realize(profiled, build_job(profiled))
+    assert again.times.tolist() == found.times.tolist()
+    other = load(profiled, {"seed": 99, "job.dataset.seed": profiled.seed})
+    assert realize(other, build_job(other)).times.tolist() != found.times.tolist()
+
+
+def test_a_system_that_realizes_another_shape_is_named(scenario_file: Path) -> None:
+    job = build_job(load(scenario_file))
+    good = np.zeros((len(job.tasks), 2))
+    _check_shape("dgtp", "times", good, job, "tasks")
+    for wrong in (good[1:], good[:, 1:]):
+        with pytest.raises(EmulatorError, match=r"realizes times of shape .*, not \(7"):
+            _check_shape("dgtp", "times", wrong, job, "tasks")

@@ -16,7 +16,7 @@ from emu.cli import app
 from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.problem import Profile
-from emu.scenario import ProfileFile, build_job, load, prepare, write_profile
+from emu.scenario import ProfileFile, build_job, load, prepare, setup, write_profile
 from emu.scenario.scenario_file import loads
 from emu.scenario.setup import planning_seconds, setup_to_run
 from emu.systems.cache_section import count_precomputed
@@ -402,3 +402,31 @@ def test_jobs_that_are_there_together_are_prepared_one_after_the_other() -> None
     for cause, length in seconds.items():
         assert length == pytest.approx(first[cause] + second[cause])
     assert len(seconds) == 2
+
+
+def test_bytes_add_up_between_two_machines_and_are_none_within_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What has no bytes is not sent either; a byte stands for half a real one."""
+    ready = prepare(loads(json.dumps(TRAINING), {"emulation.byte_scale": 0.5}))
+    homes = [ready.tasks[task] for task in ("w0", "w1", "s1", "w3")]
+    assert homes == ["a0", "a1", "a1", "b"]
+    transfers = [
+        ("x", "w0", "w1", 10.0),
+        ("x", "w0", "s1", 5.0),
+        ("y", "w0", "w1", 3.0),
+        ("x", "w1", "w0", 2.0),
+        ("x", "w1", "s1", 7.0),
+        ("x", "w1", "w3", 0.0),
+    ]
+    monkeypatch.setattr(setup, "list_transfers", lambda _: transfers)
+    assert setup.setup_bytes(ready) == {
+        ("x", "a0", "a1"): 30.0,
+        ("y", "a0", "a1"): 6.0,
+        ("x", "a1", "a0"): 4.0,
+    }
+    rows = setup.setup_rows(ready)
+    assert rows["bytes"] == 40.0
+    assert [flow["bytes"] for flow in rows["flows"]] == [30.0, 6.0, 4.0]
+    causes = {cause: row["bytes"] for cause, row in rows["causes"].items()}
+    assert causes == {"x": 34.0, "y": 6.0}
