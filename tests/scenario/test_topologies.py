@@ -135,3 +135,35 @@ def test_boxes_are_a_whole_number_within_limits(tmp_path: Path, boxes: str) -> N
     path.write_text("")
     with pytest.raises(ScenarioError, match=r"boxes: found .*, write 1 to 400"):
         loads(TEXT.format(f"{{file: {path}, boxes: {boxes}}}"))
+
+
+def test_links_have_the_rates_of_their_kind() -> None:
+    """Of DGCL's Table 1: NVLinks of two lanes and one, PCIe, sockets, InfiniBand."""
+    rates = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
+    links = cluster_of("two_dgx1").links
+    found = dict.fromkeys(rates, 0)
+    for link in links:
+        (kind,) = (kind for kind in rates if link.name.startswith(kind))
+        assert link.capacity == pytest.approx(1e9 * rates[kind])
+        found[kind] += 1
+    # Of a box 8 pairs of either NVLink, both ways; both boxes have a card each way.
+    assert found == {"nv2": 32, "nv1": 32, "pcie": 32, "qpi": 4, "ib": 4}
+    assert not any(link.name.startswith("ib") for link in cluster_of("dgx1").links)
+
+
+def test_answers_on_a_file_are_counts_and_rates(tmp_path: Path) -> None:
+    path = tmp_path / "box.txt"
+    path.write_text("")
+    for answer, words in (
+        ("nic: 5", "nic: a bare number"),
+        ("uplink: x", "uplink: "),
+        ("box: 2", "box: is no key of a topology"),
+        # What is right is passed on to who reads the file, which is empty.
+        ("boxes: 400", "is empty"),
+        ("boxes: 1", "is empty"),
+        ("nic: 5 GB/s", "is empty"),
+    ):
+        with pytest.raises(ScenarioError, match=words):
+            loads(TEXT.format(f"{{file: {path}, {answer}}}"))
+    with pytest.raises(ScenarioError, match="states no file"):
+        loads(TEXT.format("{boxes: 2}"))

@@ -9,8 +9,8 @@ from emu.systems.apt.shares import Share
 from emu.systems.apt.sums import add_rows, multiply, weight_gradient
 
 #: Of three destinations, 10, 11 and 12, edges (source, destination), drawn on all.
-EDGES = [(20, 10), (21, 10), (11, 10), (20, 12), (22, 12)]
-DEGREES = np.array([3, 0, 2])
+EDGES = [(20, 10), (21, 10), (11, 10), (22, 11), (20, 12), (22, 12)]
+DEGREES = np.array([3, 1, 2])
 #: Rows of two columns.
 ROWS = {
     10: (1.0, 2.0),
@@ -30,8 +30,8 @@ SHARES = (
     ),
     Share(
         destinations=np.array([10, 11, 12]),
-        sources=np.array([21, 22]),
-        ends=np.array([0, 2]),
+        sources=np.array([21, 22, 22]),
+        ends=np.array([0, 1, 2]),
         adds_own=np.array([False, True, False]),
     ),
 )
@@ -53,25 +53,25 @@ def expected_sums() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gin"])
 def test_shares_add_up_to_what_one_machine_would_have(kind: str) -> None:
-    """Means are of all that were drawn; a vertex without edges has a mean of 0."""
+    """Means are of all edges that were drawn, here or elsewhere."""
     sums, own = expected_sums()
     expected = {
         "sage": [sums / [[3], [1], [2]], own],
-        "gcn": [(sums + own) / [[4], [1], [3]]],
+        "gcn": [(sums + own) / [[4], [2], [3]]],
         "gin": [sums + own],
     }[kind]
     parts = [add_rows(kind, share, rows_of(share), DEGREES) for share in SHARES]
     assert [len(part) for part in parts] == [len(expected)] * 2
     for number, wanted in enumerate(expected):
         np.testing.assert_allclose(parts[0][number] + parts[1][number], wanted)
-    # Of the second machine's edges none ends at 11.
+    # Of the first machine's edges none ends at 11.
     assert not parts[0][0][1].any()
 
 
-def test_a_share_without_edges_has_own_rows_alone() -> None:
+def test_a_share_without_edges_has_own_rows_and_means_of_nothing() -> None:
     empty = np.empty(0, np.int64)
     share = Share(np.array([10, 11]), empty, empty, np.array([False, True]))
-    means, own = add_rows("sage", share, np.array([ROWS[11]]), DEGREES[:2])
+    means, own = add_rows("sage", share, np.array([ROWS[11]]), np.array([0, 0]))
     assert means.tolist() == [[0, 0], [0, 0]]
     assert own.tolist() == [[0, 0], [3, 5]]
 

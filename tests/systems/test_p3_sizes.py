@@ -16,9 +16,9 @@ from emu.scenario.scenario_file import loads
 from emu.systems.device_memory import COLUMNS
 from emu.systems.p3 import memory
 from emu.systems.p3.builder import P3Builder
-from emu.systems.p3.operations import _Phases
+from emu.systems.p3.operations import _Phases, split_layer
 from emu.systems.p3.volumes import SplitModel, p3_realization, split_model
-from tests.systems.sections import context_of, section_of
+from tests.systems.sections import _RATES, context_of, section_of
 from tests.systems.test_p3_section import P3
 
 FOUR = ("m0", "m1", "m2", "m3")
@@ -201,6 +201,30 @@ def test_owners_draw_the_edges_of_a_hop_of_all_samplers() -> None:
     assert work["sample"] == np.sum(by_sampler, axis=0).tolist()
     (inner,) = work_of(phases, "graph_store_hop", store=0, hop=2)
     assert inner["sample"] == [4 * 200 + 60, 4 * 201 + 60]
+
+
+def test_attention_weighs_every_source_behind_the_sum() -> None:
+    """Of 21 inputs, 7 destinations and 200 edges; a destination attends to itself."""
+    linear, rest = split_layer("gat", (6, 5), counts_of(0)[:1])
+    assert linear.forward == {"aggregate": 0.0, "multiply": [21 * 6 * 5], "launch": 1.0}
+    assert rest.forward == {"aggregate": [207 * 5], "multiply": 0.0, "launch": 1.0}
+    # Back, products of gradients of weights and rows; features need none of theirs.
+    assert linear.backward(first=True)["multiply"] == [21 * 6 * 5]
+    assert rest.backward(first=False)["aggregate"] == [207 * 5]
+
+
+def test_a_machine_without_columns_works_on_none() -> None:
+    phases = phases_of(builder_of(columns=(1.0, 0.0)))
+    assert work_of(phases, "model_forward", rank=1) == []
+    assert work_of(phases, "model_backward", rank=1) == []
+    assert len(work_of(phases, "model_forward", rank=0)) == 4
+
+
+def test_columns_that_come_over_pcie_are_collected_by_the_phase_as_well() -> None:
+    rates = {**_RATES, "pcie": "80 ps"}
+    phases = phases_of(builder_of(features="host", rates=rates))
+    collected = work_of(phases, "model_forward", rank=1)[-1]
+    assert collected == {"collect": [4 * 2 * (21 + 31), 4 * 2 * (22 + 32)]}
 
 
 def test_columns_of_the_host_are_collected_by_a_store() -> None:
