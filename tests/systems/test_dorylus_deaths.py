@@ -22,12 +22,15 @@ from emu.systems.dorylus.deaths import (
     LATE,
     UnansweredLambda,
     draw_attempts,
+    epochs_of_edge,
+    function_times,
     relaunches,
     timeouts,
 )
 from emu.systems.dorylus.remarks import read_lines
 from emu.systems.dorylus.sections import DyingLambdasSection
 from emu.trust.audit import audit
+from tests.systems.test_dorylus_job import built, shape_of
 
 FILE = """\
 cluster:
@@ -79,6 +82,7 @@ def test_who_is_drawn(share: float, more: float, late: float, seed: int) -> None
                 assert work == {IDLE: 0.0, DIES: work}.get(one.ends[n], 1.0)
                 assert 0 <= work <= 1
         assert any(one.ends != (ANSWERS,) * shape[0] for one in attempts)
+        assert ANSWERS in attempts[-1].ends  # there are no more than some epoch needs
 
 
 def test_shares_are_those_that_are_stated() -> None:
@@ -219,6 +223,97 @@ def test_a_lambda_launched_again_is_not_slow_as_the_first_was() -> None:
             is_launched = np.array(task.settings["ends"]) != IDLE
             expected = np.where(is_launched, waits[:, 0, task.settings["tensor"]], 0.0)
             np.testing.assert_allclose(seconds, expected)
+
+
+FROZEN = {
+    (0, 0): [
+        (ANSWERS, DIES, DIES),
+        (IDLE, DIES, ANSWERS),
+        (IDLE, DIES, IDLE),
+        (IDLE, ANSWERS, IDLE),
+    ],
+    (0, 1): [
+        (DIES, ANSWERS, ANSWERS),
+        (ANSWERS, IDLE, IDLE),
+    ],
+    (1, 0): [
+        (ANSWERS, DIES, ANSWERS),
+        (IDLE, DIES, IDLE),
+        (IDLE, ANSWERS, IDLE),
+    ],
+}
+
+
+def test_who_is_drawn_by_a_seed_is_frozen() -> None:
+    """Of two intervals with two tensor tasks each, in three epochs."""
+    found = draw_attempts(dying_of(0.3, attempts=40), 3, (3, 2, 2))
+    ends = {key: [one.ends for one in attempts] for key, attempts in found.items()}
+    assert ends == FROZEN
+
+
+def test_an_edge_carries_what_its_lambda_sends_by_how_it_ends() -> None:
+    """One that dies takes its input, and sends nothing; a late one its gradient."""
+    dying = {"share": 0.5, "late": 0.5, "attempts": 60}
+    section = shape_of(2, epochs=6, fuse=False, dying_lambdas=dying)
+    job = built(section)
+    seen = set()
+    for number, edge in enumerate(job.edges):
+        if edge.credit:
+            continue  # an order has no bytes
+        source, to = job.tasks[edge.source], job.tasks[edge.destination]
+        carries = epochs_of_edge(job, number).tolist()
+        pair = (source.kind, to.kind)
+        works = {"apply", "apply_back"}
+        stated = source.settings.get("ends", [])
+        if source.kind in {"call", "recall", "stash"} and to.kind in works:
+            if "ends" not in to.settings:
+                expected = [True] * 6
+            else:
+                expected = [end != IDLE for end in to.settings["ends"]]
+        elif not stated or to.kind == "stash":
+            expected = [True] * 6
+        elif source.kind in works and to.kind == "answer":
+            expected = [end == ANSWERS for end in stated]
+        elif source.kind in works and to.kind == "weight_update":
+            expected = [end in {ANSWERS, LATE} for end in stated]
+        elif pair == ("held", "late"):
+            expected = [end == LATE for end in stated]
+        else:
+            continue
+        assert carries == expected, job.edge_names[number]
+        seen.add((*pair, all(expected)))
+    sometimes = {
+        *(("apply", "answer"), ("apply_back", "answer"), ("held", "late")),
+        *(("apply_back", "weight_update"), ("recall", "apply"), ("stash", "apply")),
+    }
+    assert {(*pair, False) for pair in sometimes} <= seen
+    assert ("apply", "stash", True) in seen
+
+
+def test_a_lambda_is_paid_up_to_its_answer_its_death_or_its_replacement() -> None:
+    """In one chain, every step takes 0.13 s beside what it sends in no time."""
+    dying = "job.dying_lambdas={share: 30 %, late: 0.5, timeout: 200 ms}"
+    found = _one_chain("job.times.apply=130 ms", "job.epochs=12", dying)
+    answers, others = function_times(found.simulate())
+    works = [
+        task
+        for task in found.problem.job.tasks
+        if task.kind.startswith("apply") and task.settings.get("attempt", 1) == 1
+    ]
+    assert len(answers) == 12 * len(works)
+    ends = [
+        (end, done)
+        for task in found.problem.job.tasks
+        if task.kind.startswith("apply")
+        for end, done in zip(
+            task.settings.get("ends", ()), task.settings.get("done", ()), strict=True
+        )
+    ]
+    failed = [(end, done) for end, done in ends if end in {DIES, LATE}]
+    assert len(others) == len(failed) > 0
+    assert answers.min() > 0.129
+    dead = sorted(0.13 * done for end, done in failed if end == DIES)
+    assert sorted(others)[: len(dead)] == pytest.approx(dead, abs=0.002)
 
 
 @settings(deadline=None, max_examples=12)

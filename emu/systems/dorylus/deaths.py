@@ -251,11 +251,7 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
     for key, tasks in lambdas.items():
         name, interval, tensor, _ = key
         first_key = (name, interval, tensor, 1)
-        answer = lambdas[first_key].get("answer")  # one of all attempts
-        has_worked = {"launch", "work"} <= tasks.keys()
-        if answer is None or not has_worked:
-            continue
-
+        answer = lambdas[first_key]["answer"]  # one of all attempts
         work = tasks["work"]
         launched = schedule.task_end[tasks["launch"]]
         ends = _ends_of(job, work)
