@@ -14,8 +14,10 @@ from emu.scenario.placements import (
     _search_options,
     _searches_judge_the_run,
     _without_usage,
+    place,
     place_one_by_one,
     places_of_originals,
+    premise_of_moves,
 )
 from emu.scenario.scenario_file import loads
 
@@ -45,10 +47,15 @@ def test_each_job_takes_what_those_before_it_leave() -> None:
     second = job_of({"name": "a", "demands": {"cpu": 2}}, machines=["m1", "m3", "m2"])
     third = job_of({"name": "a", "demands": {"cpu": 2}})
     ifs = {"policy": "ifs"}
+    alone = [
+        {"name": name, "placement": ifs, "job": job_of({"name": "a"}, machines=[name])}
+        for name in ("m0", "m3")
+    ]
     scenario = scenario_of(
         {"name": "x", "job": first, "placement": ifs},
         {"name": "y", "job": second, "placement": ifs},
         {"name": "z", "job": third, "placement": ifs},
+        *alone,
     )
     job = build_job(scenario)
     found = place_one_by_one(scenario, job, scenario.to_cluster())
@@ -58,6 +65,7 @@ def test_each_job_takes_what_those_before_it_leave() -> None:
     # Of m3 one core is left, of m2 two.
     assert (homes["x/a"], homes["x/b"]) == (3, 2)
     assert {homes["y/a"], homes["z/a"]} == {1, 2}
+    assert (homes["m0/a"], homes["m3/a"]) == (0, 3)
     assert found.policy == "sequential"
 
 
@@ -159,3 +167,84 @@ def test_candidates_are_no_longer_than_the_job(
     options = _search_options(scenario, build_job(scenario))
     assert (options["iterations"], options["transfers"]) == (count, 11)
     assert places_of_originals(scenario, build_job(scenario)) == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "free", "pinned"),
+    [
+        ({}, True, True),
+        # Its rule is chosen for the placed job: no search has simulated it.
+        ({"schedule": {"policy": "portfolio"}}, False, True),
+        ({"events": [{"at": "1 s", "kill": "a"}]}, False, True),
+    ],
+)
+def test_a_placement_is_proved_best_where_searches_see_what_runs(
+    keys: dict[str, Any], *, free: bool, pinned: bool
+) -> None:
+    """Of a job whose tasks all have their machines there is no other."""
+    flows = [{"from": "a", "to": "b", "volume": "3 MB"}]
+    machines = [{"name": f"m{n}", "nic": "1 MB/s", "cpu": 2} for n in range(2)]
+    for pins, is_proved in (({}, free), ({"a": "m0", "b": "m1"}, pinned)):
+        tasks: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}]
+        for task in tasks:
+            if task["name"] in pins:
+                task["pin"] = pins[task["name"]]
+        content = {
+            "cluster": {"machines": machines},
+            "job": job_of(*tasks, flows=flows),
+            "placement": {"policy": "best"},
+            **keys,
+        }
+        scenario = loads(json.dumps(content))
+        job = build_job(scenario)
+        assert place(scenario, job, scenario.to_cluster()).optimal is is_proved
+        options = _search_options(scenario, job)
+        assert (options["judged"], options["transfers"]) == (False, None)
+
+
+TRAINING: dict[str, Any] = {
+    "system": "dgtp",
+    "dataset": {"name": "products-like", "scale": 0.0005},
+    "model": {"hidden": 8, "layers": 2},
+    "fanouts": [2, 2],
+    "batch_size": 4,
+    "iterations": 3,
+    "workers": 2,
+    "times": dict.fromkeys(
+        ("graph_store", "sampler", "worker", "parameter_server"), "1 ms"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "judged"),
+    [
+        ({}, {}, True),
+        ({"cache": {"policy": "lru", "size": "40 kB"}}, {}, False),
+        ({"sync": "ring"}, {}, True),
+        ({"sync": "ring", "ring": "placed"}, {}, False),
+        ({}, {"checkpoint": {"every": "2 iterations", "to": "disk"}}, True),
+        ({}, {"checkpoint": {"every": "2 iterations", "to": "peer"}}, False),
+    ],
+)
+def test_what_follows_from_a_placement_is_seen_by_no_search(
+    keys: dict[str, Any], more: dict[str, Any], *, judged: bool
+) -> None:
+    machines = [{"name": f"m{n}", "nic": "1 MB/s"} for n in range(2)]
+    content = {"cluster": {"machines": machines}, "job": {**TRAINING, **keys}, **more}
+    scenario = loads(json.dumps(content))
+    job = build_job(scenario)
+    assert _searches_judge_the_run(scenario, job) is judged
+    words = "moves are timed with the bytes that caches leave at the present placement"
+    assert premise_of_moves(job) == (words if "cache" in keys else "")
+
+
+def test_one_ring_that_follows_its_placement_is_enough() -> None:
+    """Of two jobs only the second has one."""
+    rings = [{**TRAINING, "sync": "ring", "ring": how} for how in ("rank", "placed")]
+    jobs = [{"name": f"j{n}", "job": job} for n, job in enumerate(rings)]
+    machines = [{"name": f"m{n}", "nic": "1 MB/s"} for n in range(4)]
+    content = {"cluster": {"machines": machines}, "jobs": jobs, "place_jobs": "joint"}
+    scenario = loads(json.dumps(content))
+    job = build_job(scenario)
+    assert not _searches_judge_the_run(scenario, job)

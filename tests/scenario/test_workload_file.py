@@ -60,6 +60,8 @@ def test_the_listed_makespan_of_the_policy_is_expected(tmp_path: Path) -> None:
     assert load(path, ["schedule.policy=maxmin"]).expect.makespan == 7.0
     assert load(path, ["schedule.policy=none"]).expect.makespan is None
     assert load(path, ["job.iterations=1"]).expect.makespan is None
+    assert load(path, ["expect.makespan=9 s"]).expect.makespan == 9.0
+    assert load(path, ["expect.replay_error=2 %"]).expect.makespan is None
 
 
 def test_a_workload_survives_a_round_trip(tmp_path: Path) -> None:
@@ -82,6 +84,7 @@ def test_a_workload_survives_a_round_trip(tmp_path: Path) -> None:
         ({"exec_times": {}}, "is not a workload"),
         ({"tasks": "g0"}, "found str, a workload has a list here"),
         ({"n_iterations": None}, "found NoneType, a workload has a int here"),
+        ({"n_iterations": True}, "found bool, a workload has a int here"),
         ({"placement": {"g0": 7}}, "no machine 'm7'"),
         ({"edges": [["g0", "s0", -1]] * 4}, "is not a workload"),
         ({"edges": [["g0", "s9", 0]] * 4}, "no task 's9'"),
