@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -252,3 +253,15 @@ def test_iterations_are_written_with_their_unit(text: str, count: int) -> None:
 def test_other_iterations_are_refused(text: Any) -> None:
     with pytest.raises(ValidationError):
         CheckpointSection.model_validate({"every": text})
+
+
+def test_a_fault_never_begins_as_the_one_before_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A draw of 0 would be no gap at all: it is a billionth of the mean."""
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda _: SimpleNamespace(random=lambda: 0.0)
+    )
+    (first, end), (second, _) = section(most=2).draw("m", 3)
+    assert first == pytest.approx(1e-7, rel=1e-9)
+    assert second - end == pytest.approx(1e-7, rel=1e-6)

@@ -93,35 +93,100 @@ def counts_of(scenario: Scenario, job: Any) -> dict[str, dict[str, float]]:
     }
 
 
-def test_operations_are_of_a_devices_vertices_and_edges() -> None:
+@pytest.mark.parametrize("plan", ["spst", "replication"])
+def test_operations_are_of_a_devices_vertices_and_edges(plan: str) -> None:
     """Rows of 100 numbers are multiplied first, into 16; others are added up first."""
-    scenario = three_layers()
+    scenario = three_layers(f"plan: {plan}")
     job = build_job(scenario)
     counts = counts_of(scenario, job)
+    multiply, aggregate = counts["multiply"], counts["aggregate"]
     _, graphs = open_layers(job.settings)
     sizes = set()
     for rank in DEVICES:
-        part = graphs[0].part(rank)
-        local, edges = len(part.local), int(part.forward.indptr[-1])
-        rows = local + len(part.remote)
-        sizes |= {local, edges, rows}
-        multiply, aggregate = counts["multiply"], counts["aggregate"]
+        parts = [graph.part(rank) for graph in graphs]
+        local = [len(part.local) for part in parts]
+        edges = [int(part.forward.indptr[-1]) for part in parts]
+        rows = local[0] + len(parts[0].remote)
+        sizes |= {*local, *edges, rows}
         d = f"d{rank}"
         assert multiply[f"{d}.layer1"] == rows * 100 * 16
         # Features need no gradient: one product back, of two.
         assert multiply[f"{d}.grad1"] == rows * 100 * 16
-        assert multiply[f"{d}.layer2"] == local * 16 * 16
-        assert multiply[f"{d}.grad2"] == 2 * local * 16 * 16
-        assert multiply[f"{d}.layer3"] == 3 * local * 16 * 47
-        assert aggregate[f"{d}.layer1"] == aggregate[f"{d}.grad1"] == edges * 16
-        assert aggregate[f"{d}.layer2"] == aggregate[f"{d}.grad2"] == edges * 16
-        assert aggregate[f"{d}.layer3"] == 2 * edges * 16
+        assert multiply[f"{d}.layer2"] == local[1] * 16 * 16
+        assert multiply[f"{d}.grad2"] == 2 * local[1] * 16 * 16
+        assert multiply[f"{d}.layer3"] == 3 * local[2] * 16 * 47
+        assert aggregate[f"{d}.layer1"] == aggregate[f"{d}.grad1"] == edges[0] * 16
+        assert aggregate[f"{d}.layer2"] == aggregate[f"{d}.grad2"] == edges[1] * 16
+        assert aggregate[f"{d}.layer3"] == 2 * edges[2] * 16
         assert counts["launch"][f"{d}.layer3"] == 2
         assert counts["launch"][f"{d}.grad1"] == counts["launch"][f"{d}.layer1"] == 1
-        steps = {name for name, count in counts["step"].items() if count}
-        assert f"{d}.layer1" in steps
-        assert not steps & {f"{d}.layer2", f"{d}.grad1"}
-    assert len(sizes) > 7
+        parameters = 100 * 16 + 16 + 16 * 16 + 16 + 16 * 47 + 47
+        assert counts["step"][f"{d}.layer1"] >= parameters
+        assert counts["step"][f"{d}.layer2"] == counts["step"][f"{d}.grad1"] == 0
+    # Replicas make every layer another size.
+    assert len(sizes) > (12 if plan == "replication" else 7)
+
+
+def test_rates_count_real_bytes_whatever_stands_for_one() -> None:
+    names = ("aggregate", "multiply", "sample", "collect", "step", "launch")
+    rates = {"job.rates": dict.fromkeys(names, "1 ns"), "job.times": None}
+    keys = {"job.coordination": "decentralized", **rates}
+    seconds = []
+    for scale in (1.0, 0.25):
+        changed = load(three_layers(), {**keys, "emulation.byte_scale": scale})
+        seconds.append(realize(changed, build_job(changed)).times)
+    np.testing.assert_array_equal(*seconds)
+    assert seconds[0].any()
+
+
+KINDS = {
+    "d0.layer1": "layer1",
+    "d0.layer2": "layer2",
+    "d0.layer3": "layer3",
+    "d0.grad1": "gradient1",
+    "d0.grad2": "gradient2",
+    "d0.f0": "gather",
+    "d1.f0": "gather",
+    "f0.0to1": "gathered",
+    "b0.0to1": "scattered",
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "covered", "times"),
+    [
+        # Of a kind all, or none.
+        ({"d0.f0", "d1.f0"}, None, {"gather": 0.64}),
+        ({"d0.f0"}, set(), {}),
+        # One key is the time of both ways of a transfer.
+        ({"f0.0to1"}, set(), {}),
+        ({"f0.0to1", "b0.0to1"}, None, {"receive": 2.56}),
+        # Times of other layers are written out beside it.
+        ({"d0.layer2"}, None, {"forward": ["1 ms", 0.02, "4 ms"]}),
+        ({"d0.layer1", "d0.layer2"}, None, {"forward": [0.01, 0.02, "4 ms"]}),
+        ({"d0.grad1"}, None, {"backward": [0.08, "16 ms", "32 ms"]}),
+        # The last layer goes on to its own backward pass.
+        (
+            {"d0.layer3"},
+            None,
+            {"forward": ["1 ms", "2 ms", 0.04], "backward": ["8 ms", "16 ms", 0.32]},
+        ),
+    ],
+)
+def test_times_are_scaled_by_the_keys_that_they_have(
+    wanted: set[str], covered: set[str] | None, times: dict[str, Any]
+) -> None:
+    section = three_layers().job
+    edit, found = section.scale_times(KINDS, wanted, lambda time: 10 * time)
+    assert found == (wanted if covered is None else covered)
+    rows = {key.removeprefix("job.times."): value for key, value in edit.items()}
+    assert rows.keys() == times.keys()
+    for key, expected in times.items():
+        if not isinstance(expected, list):
+            assert rows[key] == pytest.approx(expected)
+            continue
+        for row, stated in zip(rows[key], expected, strict=True):
+            assert row == (stated if isinstance(stated, str) else pytest.approx(stated))
 
 
 def test_rows_are_collected_where_they_go_and_gradients_added_where_they_come() -> None:
