@@ -69,3 +69,23 @@ def test_parts_sum_up_to_the_model(kind: str, layers: int) -> None:
     assert (done.loss, done.accuracy) == pytest.approx((loss, accuracy), rel=1e-12)
     found = splits[0].join(of_own, of_upper)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
+
+
+def test_seeds_that_are_a_part_of_a_mini_batch_count_by_their_share() -> None:
+    """Samplers of a machine share its mini-batch: a quarter of loss and gradient."""
+    job = settings("gcn", 2)
+    dataset = open_for(job)
+    batch = BatchPlan.from_settings(job).batch(dataset.structure, dataset.train, 0, 0)
+    labels = dataset.labels[batch.seeds]
+    split = ColumnSplit(job, dataset, [dataset.feature_length], 0)
+    flat = initial_parameters(job, dataset)
+    block = Block(*batch.edges[0], batch.sizes[0], batch.sizes[1])
+    summed = split.partial(split.own(flat), block, dataset.gather(batch.vertices))
+    upper = split.upper(flat)
+    whole = split.forward(upper, batch.sizes, batch.edges, summed, labels)
+    part = split.forward(upper, batch.sizes, batch.edges, summed, labels, share=0.25)
+
+    assert part.loss == pytest.approx(whole.loss / 4)
+    assert part.accuracy == pytest.approx(whole.accuracy / 4)
+    for quarter, all_of_it in zip(part.backward(), whole.backward(), strict=True):
+        np.testing.assert_allclose(quarter, all_of_it / 4, rtol=1e-12)

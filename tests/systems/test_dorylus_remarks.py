@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from emu.problem import Edge, Job, Task
-from emu.systems.dorylus.remarks import ages_of_reads, live_versions, quota_lines
+from emu.systems.dorylus.remarks import (
+    ages_of_reads,
+    figures,
+    live_versions,
+    quota_lines,
+    read_lines,
+)
 
 
 def test_a_quota_counts_by_the_time_that_it_held() -> None:
@@ -93,3 +99,57 @@ def test_versions_live_until_a_newer_one_is_there_and_their_last_use_has_ended()
     assert live_versions(schedule) == 3
     ends[3, 0] = 30.5
     assert live_versions(schedule) == 4
+
+
+def test_versions_that_are_read_as_the_newest_are_those_of_the_log() -> None:
+    """By their lags all would be older: only the first epoch reads the first weights.
+
+    Updates end at 10, 20 and 30 s. Version 0 is read in epochs 1 and 2, up to 36 s.
+    """
+    tasks = (Task("wu", "weight_update"), Task("av", "apply"), Task("other", "apply"))
+    edges = (Edge(0, 1, lag=3, latest=True), Edge(0, 2, lag=1))
+    ends = np.array([[10.0, 20.0, 30.0], [5.0, 15.0, 36.0], [1.0, 11.0, 21.0]])
+    reads = np.array([[-1, 0, 0], [9, 9, 9]])
+    schedule: Any = SimpleNamespace(
+        problem=SimpleNamespace(job=Job(tasks, edges, 3)), reads=reads, task_end=ends
+    )
+    # At 30 s version 2 begins beside it; version 1 has ended then.
+    assert live_versions(schedule) == 2
+    ends[2, 2] = 31.0  # the other reader has version 1 until then
+    assert live_versions(schedule) == 3
+    # Without a log, or where nothing is read as the newest, lags say it.
+    schedule.reads = None
+    ends[1] = [5.0, 31.0, 32.0]
+    assert live_versions(schedule) == 3
+    ends[1] = [5.0, 6.0, 7.0]
+    assert live_versions(schedule) == 2
+
+
+def test_lines_name_ages_and_versions_of_each_schedule() -> None:
+    tasks = (
+        Task("wu", "weight_update"),
+        Task("av", "apply"),
+        Task("sc", "scatter"),
+        Task("ga", "gather"),
+    )
+    edges = (Edge(0, 1, lag=1), Edge(2, 3, lag=1, latest=True))
+    schedule: Any = SimpleNamespace(
+        problem=SimpleNamespace(
+            job=Job(tasks, edges, 4),
+            cluster=SimpleNamespace(tuners=(), tuned_names=()),
+            pools=(),
+        ),
+        reads=np.array([[9] * 4, [-1, 1, 0, 0]]),
+        task_end=np.array([[10.0, 20.0, 30.0, 40.0]] * 4),
+        length=40.0,
+    )
+    (line,) = read_lines({"simulated": schedule}, "oes")
+    assert line == (
+        "simulated: versions of a layer's weights at a time: 1, 33% of the values that "
+        "gathers read are of their epoch, the oldest 3 before it"
+    )
+    schedule.reads = None
+    assert [*read_lines({"run": schedule}, "oes")] == [
+        "run: versions of a layer's weights at a time: 1"
+    ]
+    assert figures(schedule) == {}

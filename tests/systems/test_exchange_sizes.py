@@ -232,3 +232,39 @@ def test_columns_and_rows_of_tensor_parallel_parts() -> None:
         assert memory["rows of layers"] == 4 * 2 * rows[rank] * (7 + 7 + 47)
         assert memory["columns of all rows"] == 2 * 4 * dataset.vertices * width
         assert memory["weights"] == 4 * 4 * parameters
+
+
+@pytest.mark.parametrize(
+    ("machines", "keys", "flows"),
+    [
+        # Rows before layers 2 and 3, and their gradients, between 6 pairs.
+        ("abc", {}, 4 * 6),
+        ("abc", {"cache_features": False}, 5 * 6),
+        ("ab", {}, 4 * 2),
+    ],
+)
+def test_edges_are_at_least_those_of_exchanges_and_of_the_ring(
+    machines: str, keys: dict[str, Any], flows: int
+) -> None:
+    section, _, _ = job_of(**keys)
+    context = BuildContext(tuple(machines), None, seed=5)
+    job = section.build(context)
+    kinds = [
+        (job.tasks[e.source].kind, job.tasks[e.destination].kind) for e in job.edges
+    ]
+    between = [
+        number
+        for number, edge in enumerate(job.edges)
+        if job.tasks[edge.source].process_name
+        != job.tasks[edge.destination].process_name
+    ]
+    in_ring = [number for number in between if "all_reduce" in kinds[number]]
+    assert len(between) - len(in_ring) == flows
+    least = section.least_edges(machines)
+    # Beside them each part has its order, of layers forward and back.
+    parts = len(machines)
+    orders = parts * (len(section._passes) - 1)
+    assert least == len(job.edges) - orders
+    assert section.least_edges("a") == 1
+    starts = "layer0" if keys else "layer1"
+    assert section._passes[0][0] == starts
