@@ -130,10 +130,13 @@ def test_a_curve_has_step_seeds_and_share_of_evenly_spaced_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scenario = scenario_with(monkeypatch, [0.25, 0.5, 0.75], spaced=2)
-    assert accuracy_curve(scenario, dict) == [Look(3, 21, 0.25), Look(6, 42, 0.5)]
+    assert accuracy_curve(scenario, schedule_of) == [
+        Look(3, 21, 0.25),
+        Look(6, 42, 0.5),
+    ]
     until = UntilSection(accuracy=0.9, split="train")
     scenario = scenario_with(monkeypatch, [0.25, 0.5, 0.75], until)
-    assert [look.accuracy for look in accuracy_curve(scenario, dict)] == [
+    assert [look.accuracy for look in accuracy_curve(scenario, schedule_of)] == [
         0.125,
         0.25,
         0.375,
@@ -147,13 +150,13 @@ def test_what_was_reached_before_a_training_diverged_counts(
     until = UntilSection(accuracy=accuracy)
     scenario = scenario_with(monkeypatch, [0.5, 0.6, 0.7], until, diverged=8)
     if is_reached:
-        assert len(accuracy_curve(scenario, dict)) == 3
+        assert len(accuracy_curve(scenario, schedule_of)) == 3
     else:
         with pytest.raises(ScenarioError, match="diverged after step 8: lower its lr"):
-            accuracy_curve(scenario, dict)
+            accuracy_curve(scenario, schedule_of)
     endless = scenario_with(monkeypatch, [0.5, 0.6, 0.7], diverged=8)
     with pytest.raises(ScenarioError, match="diverged after step 8"):
-        accuracy_curve(endless, dict)
+        accuracy_curve(endless, schedule_of)
 
 
 def test_looks_go_to_the_first_of_those_that_hold_the_accuracy(
@@ -161,7 +164,11 @@ def test_looks_go_to_the_first_of_those_that_hold_the_accuracy(
 ) -> None:
     shares = [0.6, 0.1, 0.5, 0.7, 0.6, 0.9]
     scenario = scenario_with(monkeypatch, shares, UntilSection(accuracy=0.5))
-    assert [look.accuracy for look in look_until(scenario, dict)] == [0.6, 0.1, 0.5]
+    assert [look.accuracy for look in look_until(scenario, schedule_of)] == [
+        0.6,
+        0.1,
+        0.5,
+    ]
 
 
 def test_what_is_not_reached_is_told_with_what_was_held_at_best(
@@ -173,14 +180,14 @@ def test_what_is_not_reached_is_told_with_what_was_held_at_best(
     words = "valid vertices is not reached in 12 iterations: at best 3 looks in a row "
     words += r"hold 30.00%, from step 6 on, after 3 s"
     with pytest.raises(NotReached, match=words) as error:
-        look_until(scenario, dict)
+        look_until(scenario, schedule_of)
     assert error.value.nearest == 0.3
     assert error.value.seconds == 3.0
     assert error.value.curve == tuple(
         zip((1.5, 3.0, 4.5, 6.0, 7.5, 9.0), shares, strict=True)
     )
     with pytest.raises(ValueError, match="has no until"):
-        look_until(scenario_with(monkeypatch, shares), dict)
+        look_until(scenario_with(monkeypatch, shares), schedule_of)
 
 
 def test_looks_are_timed_by_the_steps_that_they_follow(

@@ -11,6 +11,7 @@ from emu.errors import ScenarioError
 from emu.problem import Cluster, Machine, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.systems import job_section
+from emu.systems.device_memory import demand_devices
 from emu.systems.job_section import JobSection, name_problems, whole_kinds
 from emu.systems.training_section import lacking_memory
 from tests.systems.sections import _RATES, context_of, job_of, section_of
@@ -281,7 +282,7 @@ def test_memory_that_lacks_is_what_is_needed_over_what_a_machine_states() -> Non
 def test_a_graph_is_partitioned_before_time_0_where_metis_cuts_it(
     partitioner: str, machines: str, planned: set[str]
 ) -> None:
-    keys = {"partitioner": partitioner}
+    keys: dict[str, Any] = {"partitioner": partitioner}
     settings = dict(job_of("dgtp", machines, **keys).settings)
     settings["dataset"] = {**settings["dataset"], "scale": 0.0005}
     assert section_of("dgtp", **keys).planning(settings).keys() == planned
@@ -321,4 +322,4 @@ def test_more_than_the_only_devices_have_is_refused() -> None:
         tuple(Machine(name, 1.0, 1.0, resources={"gpu_memory": 9.0}) for name in "ab")
     )
     with pytest.raises(ScenarioError, match="of gpu_memory are needed on a"):
-        job_section.demand_devices(job, small, {"w0": {"weights": 10.0}}, 1.0)
+        demand_devices(job, small, {"w0": {"weights": 10.0}}, 1.0)
