@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -14,7 +15,12 @@ from emu.scenario import Scenario, prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load, loads
 from emu.scenario.setup import setup_rows
-from emu.systems.cache_section import CACHED, cache_figures, leave_room
+from emu.systems.cache_section import (
+    CACHED,
+    cache_figures,
+    leave_room,
+    list_fills,
+)
 from tests import draws
 
 DATA = [
@@ -351,3 +357,91 @@ def test_hit_rates_are_those_of_the_table(name: str, policy: str) -> None:
     rates = hit_rates(name, policy, tuple(shares))
 
     assert [round(rate) for rate in rates] == [*RATES[name, policy]][: len(rates)]
+
+
+def test_what_a_store_demands_besides_comes_on_top_of_its_cache() -> None:
+    """To the last byte of a machine, of which the cache's key is told."""
+    stated = ["job.demands.graph_store.memory=1 kB"]
+    demands = [task.demands for task in build_job(scenario(*stated)).tasks[:3]]
+    assert demands == [{"memory": 41_800.0}] * 3
+    fits = "cluster.machines[0].memory={}"
+    build_job(scenario(*stated, fits.format("41.8 kB")))
+    with pytest.raises(ScenarioError, match=r"1 B more than m0 has room") as error:
+        build_job(scenario(*stated, fits.format("41799 B")))
+    assert error.value.key == "job.cache.size"
+
+
+def test_two_samplers_of_a_machine_need_a_row_each() -> None:
+    build_job(scenario("job.cache={policy: lru, size: 800 B}"))
+    with pytest.raises(ScenarioError, match="holds 1 rows for 2 samplers, write 800 B"):
+        build_job(scenario("job.cache={policy: lru, size: 799 B}"))
+    # One is a share of what a store owns on average, a third of all.
+    words = "holds 0 rows for 1 samplers, write 0.00{} or more"
+    job = build_job(scenario("job.cache={policy: vip, share: 0.5}"))
+    vertices = open_for(job.settings).vertices
+    share = f"{3 / vertices:.2g}".removeprefix("0.00")
+    with pytest.raises(ScenarioError, match=words.format(share)) as error:
+        build_job(scenario("job.cache={policy: vip, share: 0.0001}"))
+    assert error.value.key == "job.cache.share"
+
+
+def test_rows_of_the_next_window_are_misses_as_well() -> None:
+    """What crosses machines is counted, each message without a row among it."""
+    machines = "cluster.machines=[{name: m, count: 3, nic: 1 Gbit/s}]"
+    hot = "job.cache={policy: hot, share: 0.2, window: 2}"
+    ready = prepare(load(loads(ASKING), [machines, hot]))
+    job = ready.problem.job
+    sent, empty = 0.0, 0
+    both = np.zeros((3, 3, job.iterations))
+    for edge, volumes in zip(job.edges, ready.realization.volumes, strict=True):
+        source, to = job.tasks[edge.source], job.tasks[edge.destination]
+        if (source.kind, to.kind) == ("graph_store", "sampler"):
+            place = source.settings["store"], to.settings["sampler"]
+            if place[0] != place[1] and not edge.credit:
+                both[place] += volumes
+    sent = both.sum() / 400
+    apart = ~np.eye(3, dtype=bool)
+    empty = int((both[apart] == 0).sum())
+    (figures,) = cache_figures(ready.simulate()).values()
+    assert figures["misses"] == sent > 0
+    assert figures["empty_messages"] == empty
+    assert figures["bytes_saved"] == 400 * figures["hits"] > 0
+    rate = figures["hits"] / (figures["hits"] + figures["misses"])
+    assert figures["hit_rate"] == pytest.approx(rate)
+    text = ASKING.replace("rapid_gnn", "data_parallel")
+    plain = prepare(load(loads(text), [machines]))
+    assert cache_figures(plain.simulate()) == {}
+
+
+def test_what_fills_a_hot_cache_comes_from_the_owners_of_its_rows() -> None:
+    """Those of the first window that batches need most often, and no more than fit."""
+    machines = "cluster.machines=[{name: m, count: 3, nic: 1 Gbit/s}]"
+    hot = "job.cache={policy: hot, share: 0.2, window: 2}"
+    ready = prepare(load(loads(ASKING), [machines, hot]))
+    job = ready.problem.job
+    data = open_for(job.settings)
+    most = int(0.2 * data.vertices / 3)
+    plan = BatchPlan.from_settings(job.settings)
+    train = plan.walk(data)
+    for sampler in range(3):
+        needed = np.zeros(data.vertices, int)
+        for number in range(2):
+            batch = plan.batch(data.structure, train, sampler, number)
+            needed[batch.vertices] += 1
+        needed[np.asarray(data.owner) == sampler] = 0
+        found = [size for _, _, to, size in list_fills(job) if to == f"s{sampler}"]
+        rows = sum(found) / 400
+        assert 0 < rows <= min(most, int((needed > 0).sum()))
+        own = [
+            size
+            for _, store, to, size in list_fills(job)
+            if (store, to) == (f"g{sampler}", f"s{sampler}")
+        ]
+        assert not any(own)
+
+
+def test_a_profile_knows_no_cache(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text("{}")
+    with pytest.raises(ScenarioError, match=r"a profile knows no job\.cache"):
+        scenario(f"profile={tmp_path / 'p.json'}")
+    scenario(f"profile={tmp_path / 'p.json'}", "job.cache=null")
