@@ -144,6 +144,9 @@ def test_before_placement_samplers_are_spread_over_the_stores(
             "first": 0,
         }
     }
+    by_share = section_of("dgtp", cache={"policy": "vip", "share": 0.5})
+    settings = by_share.cache_settings(stores, 4)["cache"]
+    assert (settings["size"], settings["share"], settings["window"]) == (0.0, 0.5, 0)
     unstated = section_of("rapid_gnn")
     assert unstated.cache_settings(1, 4) == {}
     assert unstated.cache_settings(2, 4)["cache"]["homes"] == [0, 0, 1, 1]

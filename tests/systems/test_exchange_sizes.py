@@ -9,6 +9,7 @@ import pytest
 
 from emu.graph_data import open_parts
 from emu.problem import Job
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.operations import OPERATIONS, Operations
 from emu.systems.job_section import BuildContext
 from tests.systems.sections import _RATES, section_of
@@ -268,3 +269,24 @@ def test_edges_are_at_least_those_of_exchanges_and_of_the_ring(
     assert section.least_edges("a") == 1
     starts = "layer0" if keys else "layer1"
     assert section._passes[0][0] == starts
+
+
+@pytest.mark.parametrize(
+    ("keys", "epochs", "fits"),
+    [
+        # One layer exchanges nothing: there is no age.
+        ({"model": {"hidden": 7, "layers": 1}}, 1, True),
+        ({"rows": {"age": 2}}, 3, True),
+        ({"rows": {"age": 2}}, 2, False),
+        ({"gradients": {"age": 3}, "rows": {"age": 1}}, 3, False),
+    ],
+)
+def test_an_epoch_reads_no_rows_from_before_the_first(
+    keys: dict[str, Any], epochs: int, *, fits: bool
+) -> None:
+    section, _, _ = job_of(epochs=epochs, rates=_RATES, **keys)
+    machines = [{"name": name, "nic": "1 Gbit/s"} for name in "abc"]
+    cluster = ClusterSection.model_validate({"machines": machines})
+    assert ([*section.problems(cluster)] == []) is fits
+    kept = any("age" in terms for terms in keys.values())
+    assert bool(section.uncut) is kept
