@@ -494,8 +494,7 @@ def _answer_first(question: Question) -> Answer:
     has_machines = question.machines is not None
     # The file as it stands is left to `prepare`, as in `emu simulate`.
     if question.row and not has_machines:
-        row = row_of(question)
-        machines = row.choose([row.try_on(names) for names in row.machine_sets()])
+        machines = row_of(question).try_all()
         question = replace(question, machines=machines)
     first_answer = _answer_seed(question, question.scenario.seed)
     ready = first_answer.experiment

@@ -13,6 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from emu.errors import DataError, EmulatorError, PlacementError, ScenarioError
+from emu.experiment.least_time import least_seconds
 from emu.experiment.machine_memory import check_memory
 from emu.experiment.systems import (
     as_variant,
@@ -40,6 +41,7 @@ Machines: TypeAlias = tuple[str, ...]
 #: is placed by a search on each.
 _MOST_SETS = 16
 _FEW_SETS = 6
+_ROUNDING = 1e-9  # relative, of limits
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,34 @@ class Trial:
     refused: EmulatorError | None = None
     ready: Experiment | None = None
     """The experiment; None where it is refused, or is not kept."""
+
+
+class Contest:
+    """Times of trials so far, by place in the order of `Row.choose`, not in time."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+
+    def note(self, place: int, trial: Trial) -> None:
+        """Note the trial at a place; of one that is out of the contest, infinity."""
+        self._seconds[place] = trial.seconds
+
+    def limit(self, place: int) -> float:
+        """Return seconds per seed with which the trial at a place cannot be chosen.
+
+        Whether it is left out then changes no choice: an earlier one is as fast, so
+        that it would not follow that one; or the next one would follow it, as well as
+        any that it follows itself.
+        """
+        earlier = [self._seconds[known] for known in self._seconds if known < place]
+        fastest_earlier = min(earlier, default=inf)
+        following = place + 1
+        while self._seconds.get(following) == inf:
+            following += 1
+        seconds_after = self._seconds.get(following, inf)
+        # A little more, so that the next one is surely worth the change.
+        worth_less = seconds_after / (1 - WORTHWHILE) * (1 + _ROUNDING)
+        return min(fastest_earlier, worth_less)
 
 
 #: Scenarios on some of their machines that are kept: rows come one after the other on
@@ -155,26 +185,42 @@ class Row:
         return machine_sets(build_job(plain), cluster, most)
 
     @collect_seldom()
-    def try_on(self, machines: Sequence[str], earlier: float = inf) -> Trial:
+    def try_on(self, machines: Sequence[str], limit: float = inf) -> Trial:
         """Return how fast it is on some machines, without deaths.
 
-        ``earlier``: seconds per seed of the fastest trial before it in `choose`. Where
-        it takes as long it cannot be chosen: whether its memory suffices is not asked.
+        ``limit``: seconds per seed with which it cannot be chosen (`Contest`): it is
+        simulated no further, and whether its memory suffices is not asked.
         """
         names = tuple(machines)
         try:
             scenario = self.on(names)
+            # Known from its times, before a mini-batch is drawn: most are too slow.
+            if limit < inf and least_seconds(scenario) > limit * (1 + _ROUNDING):
+                return Trial(names)
             ready = prepare(scenario)
-            schedule = ready.simulate()
             seeds = seeds_seen(ready.problem.job) or 1
+            schedule = ready.simulate_within(limit * seeds * (1 + _ROUNDING))
+            if schedule is None:
+                return Trial(names)
             seconds_per_seed = schedule.makespan / seeds
-            if seconds_per_seed < earlier:
-                check_memory(ready, schedule)
+            if seconds_per_seed >= limit:
+                return Trial(names)
+            check_memory(ready, schedule)
         except (ScenarioError, PlacementError, DataError) as error:
             # P3's columns do not fit, say, or an imported cut has more parts.
             return Trial(names, refused=error)
 
         return Trial(names, seconds_per_seed, ready=ready)
+
+    def try_all(self) -> Machines | None:
+        """Return the machines that it chooses; None where they are no choice."""
+        contest = Contest()
+        trials = []
+        for place, names in enumerate(self.machine_sets()):
+            trial = self.try_on(names, contest.limit(place))
+            contest.note(place, trial)
+            trials.append(trial)
+        return self.choose(trials)
 
     def choose(self, trials: Sequence[Trial]) -> Machines | None:
         """Return the machines of the fastest trial; None where there is none.

@@ -10,13 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer, row_of, scenario_of
 from emu.experiment.row_figures import weights_of
-from emu.experiment.row_machines import Machines, Row, Sources, Trial
+from emu.experiment.row_machines import Contest, Machines, Row, Sources, Trial
 from emu.experiment.row_rates import Planned, choose_rates
 from emu.experiment.row_settings import list_settings
 from emu.experiment.scaled_steps import list_smaller
@@ -147,16 +146,14 @@ class _Attempts:
         self._fastest: dict[int, Trial] = {}
         # In the order of `Row.choose`, which is not that in which they are tried.
         self._places = {piece: place for place, piece in enumerate(pieces)}
-        self._seconds = defaultdict[int, dict[int, float]](dict)
+        self._contests = defaultdict[int, Contest](Contest)
 
     def try_on(self, number: int, machines: Machines) -> Trial:
         """Return how fast a row is on some machines, without its experiment."""
         place = self._places[number, machines]
-        seconds = self._seconds[number]
-        earlier = [seconds[known] for known in seconds if known < place]
-        fastest_earlier = min(earlier, default=inf)
-        trial = self._rows[number].try_on(machines, fastest_earlier)
-        seconds[place] = trial.seconds
+        contest = self._contests[number]
+        trial = self._rows[number].try_on(machines, contest.limit(place))
+        contest.note(place, trial)
         question = self._questions[number]
         # With a target the answer is of another length, and what is prepared until an
         # accuracy holds a job of that length in place of the row's own.

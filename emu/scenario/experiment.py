@@ -19,7 +19,7 @@ from emu.names import html_table
 from emu.prediction.analysis.throughput import Cost, schedule_cost
 from emu.prediction.placement import PlacementResult
 from emu.prediction.scheduling import policy_named
-from emu.prediction.simulation import best_policy, makespan, simulate
+from emu.prediction.simulation import best_policy, makespan, simulate, simulate_within
 from emu.prediction.simulation.attempts import Attempts, Rules, attempts, later
 from emu.problem import (
     Cluster,
@@ -362,6 +362,12 @@ class Experiment:
             self.realization,
             self.policy,
             profile=self.expected,
+        )
+
+    def simulate_within(self, limit: float) -> Schedule | None:
+        """Return the schedule as `simulate`, or None if it takes over ``limit`` s."""
+        return simulate_within(
+            limit, self.problem, self.realization, self.policy, profile=self.expected
         )
 
 

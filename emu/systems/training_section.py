@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
+import numpy as np
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import override
 
@@ -36,6 +37,7 @@ from emu.problem.workloads import parameter_count
 from emu.problem.workloads.coflows import Coflow
 from emu.problem.workloads.fetches import feature_type
 from emu.systems import (
+    Floats,
     JobSettings,
     PerDevice,
     Problems,
@@ -439,17 +441,7 @@ class TrainingSection(JobSection):
         cluster: Cluster,
         measured: Times,
     ) -> Realization:
-        times = {**measured, **self.times.default_times()}
-        if self.rates is not None:
-            # Rates give all times, below: here none may be missing.
-            times = {task.kind: 0.0 for task in job.tasks}
-        for task in job.tasks:
-            if task.kind not in times:
-                raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
-        times_on_share = {}
-        for kind, time in times.items():
-            times_on_share[kind] = time * self.share(kind)
-
+        times_on_share = self._times_on_share(job, measured)
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
         realization = self.realize_sampled(job, times_on_share, context, cluster)
@@ -459,6 +451,31 @@ class TrainingSection(JobSection):
         # Rates need real bytes, so volumes are scaled only behind them.
         volumes = realization.volumes / context.byte_scale
         return Realization(times=seconds, volumes=volumes)
+
+    def _times_on_share(self, job: Job, measured: Times) -> Times:
+        """Return the time of each kind of task, of samplers that of their share."""
+        times = {**measured, **self.times.default_times()}
+        if self.rates is not None:
+            # Rates give all times, from volumes: here none may be missing.
+            times = {task.kind: 0.0 for task in job.tasks}
+        for task in job.tasks:
+            if task.kind not in times:
+                raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
+        return {kind: time * self.share(kind) for kind, time in times.items()}
+
+    def stated_seconds(self, job: Job) -> Floats | None:
+        """Return seconds of (task, iteration) that keys state alone; None: not known.
+
+        Raises ScenarioError as `realize`.
+        """
+        del job  # a system may know nothing before its volumes
+        return None
+
+    def seconds_by_kind(self, job: Job) -> Floats | None:
+        """Return `stated_seconds` of a system whose tasks go by their kind alone."""
+        if self.rates is not None or self.measures_worker:
+            return None
+        return repeat_times(job, self._times_on_share(job, {}))
 
     def realize_sampled(
         self,
@@ -472,6 +489,13 @@ class TrainingSection(JobSection):
         Raises ScenarioError when its data set does not fit the job or the cluster.
         """
         raise NotImplementedError
+
+
+def repeat_times(job: Job, times: Times) -> Floats:
+    """Return seconds of (task, iteration) from the time of each kind of task."""
+    seconds = np.array([times[task.kind] for task in job.tasks])
+    column = seconds[:, np.newaxis]
+    return np.repeat(column, job.iterations, axis=1)
 
 
 def open_fitting(settings: JobSettings) -> Dataset:

@@ -30,6 +30,7 @@ class DrawnRow(Row):
         super().__init__(scenario_of(), "dgtp", {}, per_machine=False)
         self.sets = {(str(n),): trial for n, trial in enumerate(drawn)}
         self.checked: list[Machines] = []
+        self.prepared: list[Machines] = []
 
     @override
     def on(self, machines: Sequence[str] | None) -> Any:
@@ -39,11 +40,22 @@ class DrawnRow(Row):
     def prepare(self, machines: Any) -> Any:
         """Return what stands for the experiment on some machines."""
         seconds, _ = self.sets[machines]
+        self.prepared.append(machines)
         schedule = SimpleNamespace(makespan=seconds)
-        problem = SimpleNamespace(job=None)
+
+        def simulate_within(limit: float) -> Any:
+            return schedule if seconds <= limit else None
+
         return SimpleNamespace(
-            problem=problem, simulate=lambda: schedule, names=machines
+            problem=SimpleNamespace(job=None),
+            simulate_within=simulate_within,
+            names=machines,
         )
+
+    def least_seconds(self, machines: Any) -> float:
+        """Return some less than it takes."""
+        seconds, _ = self.sets[machines]
+        return 0.97 * seconds
 
     def check_memory(self, ready: Any, _: object) -> None:
         """Note who is asked, and refuse what does not fit."""
@@ -66,6 +78,7 @@ def test_slower_trials_are_not_asked_for_their_memory(
         patch.object(row_machines, "prepare", row.prepare),
         patch.object(row_machines, "check_memory", row.check_memory),
         patch.object(row_machines, "seeds_seen", lambda _: 1),
+        patch.object(row_machines, "least_seconds", row.least_seconds),
     ):
         for number, machines in random.sample(pieces, len(pieces)):
             tried[machines] = attempts.try_on(number, machines)
@@ -78,6 +91,7 @@ def test_slower_trials_are_not_asked_for_their_memory(
 
 
 def test_only_what_is_faster_than_before_is_asked() -> None:
+    """What is too slow by its times alone is not even prepared."""
     row = DrawnRow([(1.0, False), (0.9, True), (0.95, True), (0.9, True), (0.5, True)])
     pieces = [(0, machines) for machines in row.sets]
     attempts = _Attempts([Question(row.scenario)], [row], pieces)
@@ -85,7 +99,9 @@ def test_only_what_is_faster_than_before_is_asked() -> None:
         patch.object(row_machines, "prepare", row.prepare),
         patch.object(row_machines, "check_memory", row.check_memory),
         patch.object(row_machines, "seeds_seen", lambda _: 1),
+        patch.object(row_machines, "least_seconds", row.least_seconds),
     ):
         for number, machines in pieces:
             attempts.try_on(number, machines)
     assert row.checked == [("0",), ("1",), ("4",)]
+    assert row.prepared == [("0",), ("1",), ("3",), ("4",)]

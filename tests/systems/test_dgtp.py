@@ -16,7 +16,8 @@ from emu.scenario.scenario_file import loads
 from emu.systems.device_memory import ROWS
 from emu.systems.dgtp import section
 from emu.systems.dgtp.section import DgtpJobSection
-from emu.systems.dgtp.volumes import dgtp_times, dgtp_volumes
+from emu.systems.dgtp.volumes import dgtp_volumes
+from emu.systems.training_section import repeat_times
 from emu.systems.translation import roomy_machines
 from tests.integration.scenarios import tiny_training
 from tests.systems.sections import context_of, job_of, section_of
@@ -127,7 +128,7 @@ def test_times_are_those_of_the_kind() -> None:
     times = {"graph_store": 1.0, "sampler": 2.0, "worker": 3.0, "parameter_server": 4.0}
     job = small()
 
-    assert dgtp_times(job, times)[:, 0].tolist() == [1, 1, 2, 2, 3, 3, 4]
+    assert repeat_times(job, times)[:, 0].tolist() == [1, 1, 2, 2, 3, 3, 4]
 
 
 def test_parameter_count_is_the_published_one() -> None:

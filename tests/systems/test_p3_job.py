@@ -11,10 +11,11 @@ from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.problem.workloads import SampleCounts
 from emu.report.explanation_tables import job_line
-from emu.systems.dgtp.volumes import dgtp_times, dgtp_volumes
+from emu.systems.dgtp.volumes import dgtp_volumes
 from emu.systems.p3.builder import P3Builder
 from emu.systems.p3.job import PIPELINES, Pipeline
 from emu.systems.p3.volumes import SplitModel, p3_realization
+from emu.systems.training_section import repeat_times
 from tests.golden.cases import Case, cases, exactly
 from tests.systems.sections import context_of, job_of, section_of
 
@@ -88,7 +89,7 @@ def test_golden_data_parallel() -> None:
     bytes_ = dgtp_volumes(
         job, [[counts] * 4] * 2, feature_length=10, parameters=14, itemsize=8
     )
-    realization = Realization(dgtp_times(job, times), bytes_)
+    realization = Realization(repeat_times(job, times), bytes_)
 
     check_golden(GOLDEN["data_parallel_equal"], placed(job, (80.0, 80.0)), realization)
 

@@ -8,6 +8,13 @@ from emu.prediction.simulation.simulate import (
     makespan,
     rounding_effect,
     simulate,
+    simulate_within,
 )
 
-__all__ = ["best_policy", "makespan", "rounding_effect", "simulate"]
+__all__ = [
+    "best_policy",
+    "makespan",
+    "rounding_effect",
+    "simulate",
+    "simulate_within",
+]

@@ -50,41 +50,46 @@ def simulate(
         flow keeps its rate in the slot that it needs a part of. As the slots get
         short the schedule becomes that of continuous time.
     """
+    run = _Run(problem, realization, policy, profile=profile, step=step)
+    if not record_rates:
+        _, state = run.carry_out()
+        return run.schedule_of(state)
+
     # The core allocates nothing: how many rows a history has is known after a run, and
     # a second run, which is the same to the last bit, writes them.
-    run = _Run(problem, realization, policy, profile=profile, step=step)
     edges = len(problem.job.edges)
-    recorder = _recorder(edges) if record_rates else None
-    _, state = run.carry_out(recorder=recorder)
+    counter = _recorder(edges)
+    _, state = run.carry_out(recorder=counter)
+    rows = counter.core.rows
+    recorder = _recorder(edges, rows)
+    _, state = run.carry_out(recorder=recorder, looks=state.looks)
 
-    rates = None
-    if recorder is not None:  # it counted the rows, the second run keeps them
-        recorder = _recorder(edges, recorder.core.rows)
-        rates = RateHistory(
-            recorder.time,
-            recorder.edge,
-            recorder.iteration,
-            recorder.rate,
-        )
-    # Of few looks at quotas the first run has kept all: no second one is needed.
-    if recorder is not None or state.looks > _LOOKS:
-        _, state = run.carry_out(recorder=recorder, looks=state.looks)
-    log = state.log
-    # Volumes are drawn for all iterations, also for those that an edge never sends.
-    is_never_ready = np.isnan(log.flow_ready)
-    flow_bytes = np.where(is_never_ready, np.nan, realization.volumes)
-    return Schedule(
-        problem=problem,
-        task_start=log.task_start,
-        task_end=log.task_end,
-        flow_ready=log.flow_ready,
-        flow_start=log.flow_start,
-        flow_end=log.flow_end,
-        flow_bytes=flow_bytes,
-        rates=rates,
-        reads=log.reads if log.reads.size else None,
-        quotas=state.quotas,
+    rates = RateHistory(
+        recorder.time,
+        recorder.edge,
+        recorder.iteration,
+        recorder.rate,
     )
+    return run.schedule_of(state, rates)
+
+
+def simulate_within(
+    limit: float,
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    profile: Realization | None = None,
+) -> Schedule | None:
+    """Return the Schedule as `simulate`, or None if it takes over ``limit`` seconds.
+
+    Raises ValueError as `simulate`; SchedulingError where tasks are left before that.
+    """
+    run = _Run(problem, realization, policy, profile=profile, step=0.0)
+    end, state = run.carry_out(limit=limit)
+    if end > limit:
+        return None
+    return run.schedule_of(state)
 
 
 def makespan(
@@ -189,6 +194,7 @@ class _Run:
             policy = best_policy(problem, profile)
 
         self.problem = problem
+        self.realization = realization
         self.step = step
         rule = rate_policy(policy)
         self.is_own_rule = rule.rates is not None
@@ -205,8 +211,9 @@ class _Run:
         recorder: Record | None = None,
         logged: bool = True,
         looks: int = _LOOKS,
+        limit: float = math.inf,
     ) -> tuple[float, State]:
-        """Return the makespan and the state at the end.
+        """Return the makespan and the state at the end; infinity beyond a limit.
 
         Raises SchedulingError when tasks are left that nothing would ever start.
         """
@@ -216,7 +223,7 @@ class _Run:
             state.c,
             pointer(self.times),
             pointer(self.volumes),
-            math.inf,
+            limit,
             self.step,
             ffi.NULL if recorder is None else recorder.core,
         )
@@ -230,6 +237,32 @@ class _Run:
             )
             raise SchedulingError(story)
         return float(end), state
+
+    def schedule_of(self, state: State, rates: RateHistory | None = None) -> Schedule:
+        """Return the schedule of the state at its end."""
+        # Of few looks at quotas the first run has kept all: no second one is needed.
+        if state.looks > len(state.log.quotas):
+            _, state = self.carry_out(looks=state.looks)
+
+        log = state.log
+        # Volumes are drawn for all iterations, also for those that an edge never sends.
+        is_never_ready = np.isnan(log.flow_ready)
+        flow_bytes = np.where(is_never_ready, np.nan, self.realization.volumes)
+        reads = None
+        if log.reads.size:
+            reads = log.reads
+        return Schedule(
+            problem=self.problem,
+            task_start=log.task_start,
+            task_end=log.task_end,
+            flow_ready=log.flow_ready,
+            flow_start=log.flow_start,
+            flow_end=log.flow_end,
+            flow_bytes=flow_bytes,
+            rates=rates,
+            reads=reads,
+            quotas=state.quotas,
+        )
 
 
 def _describe_stuck(problem: Problem, state: State, *, own_rule: bool) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
-import numpy as np
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -28,7 +27,7 @@ from emu.systems.job_section import BuildContext
 from emu.systems.model_section import ModelProgramSection
 from emu.systems.p3.volumes import split_model
 from emu.systems.replica_section import ReplicaSection
-from emu.systems.training_section import feature_bytes, number_bytes
+from emu.systems.training_section import feature_bytes, number_bytes, repeat_times
 from emu.systems.translation import CommonJob, Translation
 
 _NO_PROGRAM = "apt cannot split the first layer of a program: write a kind, not this"
@@ -209,13 +208,15 @@ class AptSection(GpuTurnsSection, ReplicaSection):
 
         builder = self._builder(strategy, context)
         edges = list(builder.edges())
-        seconds = np.array([times[task.kind] for task in job.tasks])
-        column = seconds[:, None]
         counted = CountedJob.of(job)
         return Realization(
-            times=np.repeat(column, job.iterations, axis=1),
+            times=repeat_times(job, times),
             volumes=counted.volumes(edges),
         )
+
+    @override
+    def stated_seconds(self, job: Job) -> Floats | None:
+        return self.seconds_by_kind(job)
 
 
 def _write(common: CommonJob) -> Keys:

@@ -48,7 +48,7 @@ from emu.systems.device_memory import (
     weight_bytes,
 )
 from emu.systems.dgtp.job import dgtp_edges, dgtp_tasks
-from emu.systems.dgtp.volumes import count_servers, dgtp_times, realize_volumes
+from emu.systems.dgtp.volumes import count_servers, realize_volumes
 from emu.systems.gpu_turns import GpuTurnsSection
 from emu.systems.job_section import BuildContext
 from emu.systems.stores_section import StoresSection
@@ -56,6 +56,7 @@ from emu.systems.training_section import (
     count_parameters,
     feature_bytes,
     number_bytes,
+    repeat_times,
 )
 from emu.systems.translation import CommonJob, Translation
 
@@ -131,9 +132,13 @@ class PullingSection(GpuTurnsSection, StoresSection):
         if self.has_stores_apart:
             self.check_parts(job.settings["parts"], dataset.vertices)
         return Realization(
-            times=dgtp_times(job, times),
+            times=repeat_times(job, times),
             volumes=realize_volumes(job, dataset),
         )
+
+    @override
+    def stated_seconds(self, job: Job) -> Floats | None:
+        return self.seconds_by_kind(job)
 
 
 def _count_batches(job: Job, operations: Operations) -> None:

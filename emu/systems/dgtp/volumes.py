@@ -17,7 +17,7 @@ from emu.problem.workloads.all_reduce import (
     STEP,
     elements_sent,
 )
-from emu.systems import Floats, Times
+from emu.systems import Floats
 from emu.systems.training_section import (
     count_parameters,
     feature_bytes,
@@ -182,10 +182,3 @@ def realize_volumes(job: Job, dataset: Dataset) -> Floats:
         itemsize=number_bytes(settings),
         row_itemsize=feature_bytes(settings),
     )
-
-
-def dgtp_times(job: Job, times: Times) -> Floats:
-    """Return seconds of (task, iteration) from the time of each kind of task."""
-    seconds = np.array([times[task.kind] for task in job.tasks])
-    column = seconds[:, None]
-    return np.repeat(column, job.iterations, axis=1)

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.scheduling.compiled_problem import Kept
-from emu.prediction.simulation import best_policy, makespan, simulate
+from emu.prediction.simulation import (
+    best_policy,
+    makespan,
+    simulate,
+    simulate_within,
+)
 from emu.problem import (
     Cluster,
     Edge,
@@ -195,6 +200,20 @@ def test_the_evaluator_agrees_and_stops_beyond_its_limit(
     assert evaluator.makespan(machine_of, realization, limit=span) == span
     if span > 0:
         assert evaluator.makespan(machine_of, realization, limit=0.99 * span) == np.inf
+
+
+@pytest.mark.parametrize("policy", ["oes", "fifo"])
+def test_a_schedule_within_a_limit_is_the_whole_one(policy: str) -> None:
+    """A makespan that is just the limit is within it; the least above it is not."""
+    problem, realization = anomaly()
+    whole = simulate(problem, realization, policy)
+    limit = whole.makespan
+    within = simulate_within(limit, problem, realization, policy)
+    assert within is not None
+    np.testing.assert_array_equal(within.flow_end, whole.flow_end)
+
+    shorter = np.nextafter(limit, 0.0)
+    assert simulate_within(shorter, problem, realization, policy) is None
 
 
 def test_what_does_not_fit_is_refused_before_compiled_code_runs() -> None:
