@@ -18,6 +18,7 @@ from emu.experiment.advice_search import Search
 from emu.experiment.learning_rates import Learning, Rates
 from emu.experiment.levers import Lever
 from emu.experiment.prospects import Choice, Prospect, Terms
+from emu.experiment.question import Question
 from emu.experiment.systems import Target
 from emu.scenario.virtual_training import NotReached
 from emu.systems.training_section import TrainingSection
@@ -659,3 +660,101 @@ def test_a_change_is_named_from_where_the_winner_wins(
     assert asked == [False, True, False]
     levers.choices = [rival, best]
     assert levers.find_changes() == []
+
+
+def test_the_best_line_has_the_interval_of_several_seeds() -> None:
+    """4 and 6 s: t of one degree is 12.7, and 1 s the error of their mean."""
+    job = SimpleNamespace(length="5 iterations")
+    answer = SimpleNamespace(
+        simulated=SimpleNamespace(makespan=40.0),
+        experiment=SimpleNamespace(scenario=SimpleNamespace(job=job)),
+    )
+    best: Any = SimpleNamespace(
+        name="p3 on all", seconds=4.0, draws={0: 4.0, 1: 6.0}, cost=2.0, answer=answer
+    )
+    found = advice_of(best, best, terms=Terms())
+    line = "use p3 on all: 4 s ± 13 s per epoch, 2 $; 40 s for 5 iterations"
+    assert found._best_line() == line
+    best.draws = {0: 4.0}
+    best.cost = None
+    line = "use p3 on all: 4 s per epoch; 40 s for 5 iterations"
+    assert found._best_line() == line
+
+
+def test_other_figures_may_make_other_machines_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of three sets the first is refused, and on the last an epoch takes 2 s."""
+    errors: dict[Any, Any] = {("a",): ScenarioError("no a")}
+    epochs = {("b",): 3.0, ("c",): 2.0}
+    asked = []
+
+    def answer(question: Any) -> Any:
+        asked.append((question.scenario, question.target, question.seeds))
+        machines = question.machines
+        timed = prospect_of(epochs.get(machines, 9.0)).timed
+        timed.refused = errors.get(machines)
+        timed.placing = machines
+
+        def check() -> None:
+            raise errors[machines]
+
+        timed.checked = check
+        return timed
+
+    monkeypatch.setattr(advice, "answer", answer)
+    monkeypatch.setattr(advice, "load", lambda short, edit: (short, edit["x"]))
+    monkeypatch.setattr(Search, "near_sets", lambda *_: [("a",), ("b",), ("c",)])
+    search = search_of(Terms(), short="short")
+    levers = advice._Levers(search, [])
+    question = Question(None, "p3", target=TARGET, seeds=3)  # type: ignore[arg-type]
+    choice: Any = SimpleNamespace(
+        answer=SimpleNamespace(question=question),
+        passes=5.0,
+        name_on=lambda placing: f"on {placing[0]}",
+    )
+    assert levers.judge(choice, {"x": 7}) == ((1.0, 10.0), "on c")
+    assert asked == [(("short", 7), None, 1)] * 3
+    errors |= {("b",): ScenarioError("no b"), ("c",): ScenarioError("no c")}
+    with pytest.raises(ScenarioError, match="no a"):
+        levers.judge(choice, {"x": 7})
+
+
+@pytest.mark.parametrize(
+    ("fields", "passes", "alone"),
+    [
+        ({}, inf, True),
+        ({}, 4.0, True),
+        ({"hope": 9.0}, inf, False),
+        ({"choices": [Way("a", 9.0)]}, inf, False),
+        ({"nearest": {}}, inf, False),
+        ({"rates": {"p3": None}}, inf, False),
+    ],
+)
+def test_the_rate_that_came_nearest_is_tried_alone_where_nothing_has_arrived(
+    fields: dict[str, Any],
+    passes: float,
+    alone: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    learning = learning_of(passes)
+
+    def find_rates(
+        _self: Any, plain: Any, _prospect: Any, useful: float, *, keep: bool
+    ) -> Rates:
+        asked.append((plain, useful, keep))
+        return Rates({0.1: learning})
+
+    monkeypatch.setattr(Search, "find_rates", find_rates)
+    monkeypatch.setattr(Search, "learn", lambda *_: "all rates")
+    monkeypatch.setattr(advice_search, "load", lambda _, edit: edit)
+    monkeypatch.setattr(advice_search, "family_of", lambda prospect: prospect.row)
+    monkeypatch.setattr(Prospect, "plain", None)
+    nearest = {False: learning_of(inf, rate=0.25)}
+    content: dict[str, Any] = {"nearest": nearest, **fields}
+    search = search_of(Terms(target=TARGET), **content)
+    found: Any = search.probe(prospect_of(2.0))
+    # A rate that arrives is no reason to leave the others out.
+    assert found == (learning if alone and passes == inf else "all rates")
+    assert asked == ([({"job.optimizer.lr": 0.25}, inf, True)] if alone else [])

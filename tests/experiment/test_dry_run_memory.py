@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment import dry_run as dry_run_module
 from emu.experiment import machine_memory
 from emu.experiment.dry_run import (
     DryRun,
@@ -405,3 +406,20 @@ def test_a_dry_run_counts_what_crosses_and_what_shares_a_process() -> None:
     open_scale = replace(known, time_scale=None, wall_seconds=None, peak_traffic=None)
     assert open_scale.rows()[0] == ("time scale", "chosen by trials")
     assert len(open_scale.rows()) == len(labels) - 2
+
+
+@pytest.mark.parametrize(
+    ("free", "is_refused"), [(None, False), (1.0, False), (0.5, True)]
+)
+def test_a_host_has_to_have_as_much_free_as_a_run_may_need(
+    free: float | None,
+    is_refused: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may need 1 byte; where the host does not say what is free, nobody knows."""
+    monkeypatch.setattr(dry_run_module, "memory", lambda _: free)
+    if not is_refused:
+        dry_run_module.check_memory(KNOWN, 3)
+        return
+    with pytest.raises(ScenarioError, match="below 3, or run it on several"):
+        dry_run_module.check_memory(KNOWN, 3)

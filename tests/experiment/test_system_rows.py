@@ -404,3 +404,12 @@ def test_up_to_32_settings_of_a_row_are_tried() -> None:
     assert count(16) == 32
     with pytest.raises(ScenarioError, match="34 settings, write 32 or fewer"):
         count(17)
+
+
+def test_keys_of_several_values_are_a_grid_and_one_value_is_none() -> None:
+    stated = {"dgtp": {"batch_size": [16, 32], "samplers_per_worker": 2}}
+    questions = list_questions(load(scenario_of(), {"systems": stated}), "dgtp")
+    grids = [question.grid for question in questions]
+    assert grids == [{"job.batch_size": ("16", "32")}] * 2
+    sizes = [question.settings["job.batch_size"] for question in questions]
+    assert sizes == [16, 32]

@@ -600,3 +600,22 @@ def test_rows_whose_names_are_one_as_files_are_numbered(tmp_path: Path) -> None:
         ["it-p3-A-2.yaml", "it-p3-A-2-seed5.yaml"],
         ["it-p3-A-3.yaml"],
     ]
+
+
+def test_a_first_layer_has_its_share_of_products_and_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A product is two operations: 24 of the first layer, and 8 of the second."""
+    works = [{"multiply": 10, "aggregate": 4}, {"multiply": 3, "aggregate": 2}]
+    layers = [
+        SimpleNamespace(forward={name: np.array([n]) for name, n in work.items()})
+        for work in works
+    ]
+    dataset = SimpleNamespace(feature_length=9, classes=3)
+    monkeypatch.setattr(systems_module, "open_for", lambda _: dataset)
+    monkeypatch.setattr(systems_module, "replace", lambda plan, **_: plan)
+    plan = SimpleNamespace(from_settings=lambda _: None)
+    monkeypatch.setattr(systems_module, "BatchPlan", plan)
+    monkeypatch.setattr(systems_module, "count_samples", lambda *_: ["counts"])
+    monkeypatch.setattr(systems_module, "count_layers", lambda *_, **__: layers)
+    assert systems_module._first_layer_share({"model": {}}) == 0.75
