@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.experiment import checkpoint_interval
 from emu.experiment.checkpoint_interval import (
     Intervals,
     _list_machines,
@@ -161,7 +162,17 @@ def test_machines_are_those_of_all_tasks_of_processes() -> None:
     assert _list_machines(experiment) == {"m0", "m1"}
 
 
-def test_intervals_are_within_the_length_of_the_job() -> None:
+def test_intervals_are_within_the_length_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The best has the shortest mean of those that were tried, here the longest."""
+
+    def mean(_experiment: object, interval: int, gaps: np.ndarray) -> float:
+        assert gaps.shape == (64, 1000)
+        return 9.5 - interval
+
+    monkeypatch.setattr(checkpoint_interval, "_mean", mean)
     found = intervals(ready("every: 5 iterations, takes: 30 ms", iterations=9))
     assert found is not None
-    assert (min(found.means), max(found.means)) == (1, 9)
+    assert (min(found.means), max(found.means), found.best) == (1, 9, 9)
+    assert found.means[5] == 4.5
