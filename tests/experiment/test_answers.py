@@ -8,14 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment import draw as draw_module
 from emu.experiment import question as question_module
-from emu.experiment import system_rows
+from emu.experiment import system_rows, systems
 from emu.experiment.draw import Draw, time_draw
 from emu.experiment.question import Answer, Question, reason
-from emu.experiment.row_machines import Row, Sources, Trial
+from emu.experiment.row_machines import RecentRows, Row, Sources, Trial
 from emu.experiment.scaled_steps import FoundSteps, Trend
 from emu.experiment.system_rows import Workers, best_of
 from emu.experiment.systems import Target
@@ -438,3 +439,69 @@ def test_the_fastest_trial_is_kept_where_the_row_is_as_long_as_the_file() -> Non
         assert found == kept
         assert attempts.ready_on(0, ("c",)) is None
         assert earliers == [inf, 4.0, 3.0]
+
+
+def test_the_rows_that_were_asked_for_last_are_kept() -> None:
+    rows = RecentRows(most=2)
+    scenario = scenario_of()
+    first, second, third = (
+        Row(scenario, "dgtp", {"seed": seed}, per_machine=False) for seed in range(3)
+    )
+    assert rows.first_like(first) is first
+    assert rows.first_like(second) is second
+    assert rows.first_like(replace(first)) is first
+    assert rows.first_like(third) is third
+    assert rows.first_like(replace(second)) is second
+    again = replace(first)
+    assert rows.first_like(again) is again
+
+
+@pytest.mark.parametrize(
+    ("walk", "row", "settings", "words"),
+    [
+        ("local", "p3", MINI, "as the file (local)"),
+        ("shard", "p3", MINI, "shard"),
+        ("local", "", MINI, "local"),
+        ("local", "p3", {}, ""),
+        (None, "p3", MINI, ""),
+    ],
+)
+def test_a_walk_is_that_of_the_file_or_another(
+    walk: str | None, row: str, settings: Any, words: str
+) -> None:
+    found = answer_of({}, settings)
+    found.ready.scenario = SimpleNamespace(job=SimpleNamespace(epoch=walk))
+    file_job = SimpleNamespace(system="dgtp", epoch="local")
+    question = Question(scenario_of(job=file_job), row)
+    assert replace(found, question=question)._walk == words
+
+
+def test_keys_go_before_a_translation_or_to_the_system_that_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file knows `model.hidden` and `epochs`; the system `plan` and `epochs`."""
+
+    class Model(BaseModel):
+        hidden: int = 8
+
+    class Job(BaseModel):
+        model: Model = Model()
+        epochs: int = 3
+
+    for fields, epochs_goes in (
+        ({"plan", "epochs", "depth"}, "after"),
+        ({"plan", "epochs", "depth", "iterations"}, "before"),
+    ):
+        section = SimpleNamespace(model_fields=dict.fromkeys(fields))
+        monkeypatch.setattr(systems, "section_type", lambda _, of=section: of)
+        keys = ["seed", "cluster.plan", "job.model.hidden", "job.other", "job.epochs"]
+        keys += ["job.plan", "job.plan.other"]
+        before, after = systems._split(
+            scenario_of(job=Job()), "dgcl", dict.fromkeys(keys, 1)
+        )
+        expected = ["seed", "cluster.plan", "job.model.hidden", "job.other"]
+        if epochs_goes == "before":
+            expected.append("job.epochs")
+        assert [*before] == expected
+        assert {*before} | {*after} == {*keys}
+        assert not {*before} & {*after}

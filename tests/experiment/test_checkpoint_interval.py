@@ -176,3 +176,11 @@ def test_intervals_are_within_the_length_of_the_job(
     assert found is not None
     assert (min(found.means), max(found.means), found.best) == (1, 9, 9)
     assert found.means[5] == 4.5
+
+
+def test_machines_that_never_die_ask_for_no_interval() -> None:
+    slow = "failures: {machine: {every: 6 s, what: slow, by: 2, for: 1 s}}"
+    experiment = ready("every: 5 iterations, takes: 30 ms", slow)
+    assert experiment.scenario.failures is not None
+    assert intervals(experiment) is None
+    assert not_sought(ready("every: 5 iterations", slow).scenario) == []

@@ -258,3 +258,19 @@ def test_a_gain_of_half_a_percent_is_one(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(learning_rates, "_train", train)
     learning_rates.find_rate(PLAIN, Target(0.9, within=12))
     assert asked[4:] == [(0.03, 12)]
+
+
+def test_rates_that_were_tried_are_named_where_there_are_several() -> None:
+    assert [*learning_rates.rates_words([0.03, 0.3, 0.01])] == ["lr tried 0.01 to 0.3"]
+    assert [*learning_rates.rates_words([0.3, 0.1])] == ["lr tried 0.1 to 0.3"]
+    assert [*learning_rates.rates_words([0.03])] == []
+    assert [*learning_rates.rates_words([])] == []
+
+
+def test_powers_of_ten_are_places_of_their_own() -> None:
+    """Logarithms of some are a hair below their whole numbers."""
+    for exponent in range(-9, 4):
+        rate = float(f"1e{exponent}")
+        assert learning_rates._place_of(rate) == 2 * exponent
+        assert learning_rates._place_of(3 * rate) == 2 * exponent + 1
+        assert learning_rates._place_of(2.9 * rate) == 2 * exponent

@@ -116,3 +116,23 @@ def test_equal_nics_and_machines_are_simpler_than_unequal_ones() -> None:
             kinds = len({*other.machines}) - len({*job.machines})
             rows = [row.incoming != row.outgoing for row in other.machines]
             assert kinds < 0 or (kinds == 0 and sum(rows) < sum(uneven))
+
+
+def test_tasks_of_a_machine_that_goes_stand_on_the_one_before_it() -> None:
+    """Those behind it move up, and those of the first stay on the first."""
+    job = drawn(1)
+    machines = (job.machines[0],) * 4
+    tasks = tuple(replace(job.tasks[0], machine=place) for place in range(4))
+    job = replace(job, machines=machines, tasks=tasks, flows=())
+    places = []
+    for position in range(4):
+        fewer = job._drop_machine(position)
+        assert len(fewer.machines) == 3
+        places.append([task.machine for task in fewer.tasks])
+    assert places == [[0, 0, 1, 2], [0, 0, 1, 2], [0, 1, 1, 2], [0, 1, 2, 2]]
+
+
+def test_iterations_are_drawn_from_one_to_the_most() -> None:
+    rng = np.random.default_rng(0)
+    counts = {drawn(1)._with_iterations(rng).iterations for _ in range(60)}
+    assert counts == {1, 2, 3, 4}
