@@ -325,3 +325,13 @@ def test_keys_of_json_are_those_that_are_documented(words: list[str]) -> None:
     if isinstance(content, list):
         content = content[0]
     assert set(content) <= documented
+
+
+def test_keys_of_a_simulation_are_those_of_a_run_or_named_beside_them() -> None:
+    document = Path(__file__).parents[2] / "docs" / "results.md"
+    text = document.read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(\w+)`", text))
+
+    content = _json("simulate", "golden")
+
+    assert set(content) <= documented
