@@ -153,6 +153,7 @@ PRICED = "cluster.machines[{}].price"
             "emulation.hosts",
             "kernel NICs are all on this host",
         ),
+        (CUSTOM, {"emulation": {"network": "kernel"}}, "", ""),
         # What is expected of a training.
         (CUSTOM, {"expect": {"loss": 0.5}}, "expect.loss", "a custom job trains"),
         (TRAINING, {"expect": {"accuracy": 0.5}, "emulation.compute": "timed"},
@@ -316,6 +317,7 @@ def test_what_is_said_of_several_jobs_and_what_is_not(
     [
         ({"lab": {}}, ["lab"]),
         ({"lab": {}, "job": {}}, ["lab"]),
+        ({"lab": {}, "jobs": []}, ["lab"]),
         ({"prices": {"function_second": 1}}, ["prices.function_second"]),
         ({"prices": {"function_hour": 1}}, []),
         ({"cluster": {"machines": [{}, {"memroy": 1}]}}, ["cluster.machines.1.memroy"]),
@@ -331,7 +333,7 @@ def test_keys_that_look_like_others_are_told(
 ) -> None:
     found = [*misspelt_keys(data)]
     assert [".".join(map(str, trail)) for trail, _ in found] == keys
+    states_job = "job" in data or "jobs" in data
     for _, problem in found:
-        assert ("a scenario runs its job" in problem) == (
-            "lab" in data and "job" in data
-        )
+        is_of_labs = "lab" in data and states_job
+        assert ("a scenario runs its job" in problem) == is_of_labs

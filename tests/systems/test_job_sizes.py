@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import emu
 from emu.errors import ScenarioError
 from emu.systems.job_section import MOST_EDGES
-from emu.systems.training_section import batch_problem, number_bytes
+from emu.systems.training_section import batch_problem, feature_bytes, number_bytes
 
 FEW = st.integers(1, 4)
 
@@ -195,7 +195,45 @@ def test_a_mini_batch_is_no_larger_than_what_a_worker_trains_on(
     assert few == "2 training vertices are too few for so many samplers"
 
 
-def test_numbers_have_the_bytes_of_their_precision() -> None:
+@pytest.mark.parametrize(
+    ("keys", "train", "problem"),
+    [
+        ({"batch_size": 99}, 100, ""),
+        (
+            {"batch_size": 101},
+            100,
+            "101 seeds are more than the 100 training vertices: write 99 or fewer",
+        ),
+        ({"batch_size": 102}, 102, ""),
+        ({"batch_size": 3}, 2, "2 training vertices are too few for so many samplers"),
+        # Six samplers share 100 vertices: 16 each, three of a worker 48.
+        ({"batch_size": 48, "epoch": "shard"}, 100, ""),
+        (
+            {"batch_size": 51, "epoch": "shard"},
+            100,
+            (
+                "51 seeds are more than one worker's share of the 100 training "
+                "vertices: write 48 or fewer"
+            ),
+        ),
+        (
+            {"batch_size": 3, "epoch": "local"},
+            5,
+            "5 training vertices are too few for so many samplers",
+        ),
+    ],
+)
+def test_a_batch_is_told_the_most_seeds_that_samplers_can_share(
+    keys: dict[str, Any], train: int, problem: str
+) -> None:
+    settings = {"samplers_per_worker": 3, "workers": 2, "epoch": "replicate", **keys}
+    assert batch_problem(settings, train) == problem
+
+
+def test_features_are_as_wide_as_their_type() -> None:
+    def stated(precision: str) -> dict[str, Any]:
+        return {"precision": precision, "dataset": {}}
+
     for precision, size in (("float32", 4), ("float64", 8)):
-        stated: Any = {"precision": precision}
-        assert number_bytes(stated) == size
+        assert number_bytes(stated(precision)) == size
+        assert feature_bytes(stated(precision)) == size
