@@ -214,3 +214,73 @@ def test_a_result_has_the_accuracy_of_steps_that_were_looked_at(
     last = None if diverged else {"train": 0.375, "valid": 0.75}
     assert content.get("accuracy") == last
     assert content.get("diverged") == (12 if diverged else None)
+
+
+def trained(
+    monkeypatch: pytest.MonkeyPatch,
+    weights: list[float],
+    shares: list[float],
+    looks: list[int],
+    target: tuple[str, float] | None = None,
+) -> tuple[Progress, list[tuple[int, int]]]:
+    """Train with these weights after every step, and shares at every look."""
+    told: list[tuple[int, int]] = []
+    taken = iter(shares)
+
+    def follow(_scenario: Any, _schedule: Any, watch: Any) -> Any:
+        losses = []
+        for step, weight in enumerate(weights):
+            losses.append(float(step))
+            look = lambda: {"valid": next(taken)}  # noqa: E731
+            if watch(step, np.array([1.0, weight]), look):
+                break
+        return np.zeros(2), np.array(losses)
+
+    job = Job((Task("w", "worker"),), (), len(weights))
+    monkeypatch.setattr(training, "build_job", lambda _: job)
+    monkeypatch.setattr(training, "train_along", follow)
+    progress = training._train(
+        scenario=None,  # type: ignore[arg-type]
+        schedule=schedule_of,
+        looks=np.array(looks),
+        target=target,
+        tell=lambda step, steps: told.append((step, steps)),
+    )
+    return progress, told
+
+
+def test_looks_are_taken_where_they_are_due_and_after_the_last_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, told = trained(monkeypatch, [1.0] * 5, [0.25, 0.5, 0.75], [2, 4])
+    assert found.looks.tolist() == [2, 4, 5]
+    assert found.accuracy["valid"].tolist() == [0.25, 0.5, 0.75]
+    assert np.isnan(found.accuracy["train"]).all()
+    assert (found.spaced, found.diverged) == (2, None)
+    assert found.loss.tolist() == [0, 1, 2, 3, 4]
+    assert told == [(step, 5) for step in range(1, 6)]
+
+
+def test_a_training_has_diverged_at_the_first_step_without_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a target it goes on, and later steps change nothing of that."""
+    weights = [1.0, 2.0, np.inf, 4.0, NAN]
+    found, told = trained(monkeypatch, weights, [0.25, 0.5, 0.75], [2, 4])
+    assert found.diverged == 3
+    assert len(told) == 5
+    ended, _ = trained(monkeypatch, weights, [0.25], [2, 4], ("valid", 0.9))
+    assert (ended.diverged, ended.looks.tolist(), len(ended.loss)) == (3, [2], 3)
+    assert ended.spaced == 1
+
+
+def test_a_training_ends_with_the_look_that_makes_its_target_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = [0.4, 0.5, 0.6, 0.5]
+    found, told = trained(
+        monkeypatch, [1.0] * 9, shares, [1, 3, 5, 7, 9], ("valid", 0.5)
+    )
+    assert found.looks.tolist() == [1, 3, 5, 7]
+    assert found.accuracy["valid"].tolist() == shares
+    assert (found.spaced, len(told)) == (4, 7)

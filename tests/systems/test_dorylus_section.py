@@ -25,6 +25,7 @@ from emu.systems.dorylus.remarks import ages_of_reads, read_lines
 from emu.systems.dorylus.sections import SlowLambdasSection
 from emu.systems.dorylus.volumes import _rows
 from emu.trust.audit import audit
+from tests.systems.test_dorylus_job import shape_of
 
 FILE = """\
 cluster:
@@ -491,3 +492,36 @@ def test_a_backward_time_is_as_it_was_where_only_its_forward_one_is_scaled() -> 
     assert scaled(set(tasks)) == pytest.approx(ten_times)
     times = scaled({"apply"})
     assert times == {"apply": pytest.approx(0.2), "apply_back": "50 ms"}
+
+
+def test_one_lambda_is_called_as_several_are() -> None:
+    """It is the first, behind all machines that are stated."""
+    scenario = loads(FILE, ["job.machines=[g0]", "job.intervals=1"])
+    names = [machine.name for machine in scenario.to_cluster().machines]
+    assert names == ["g0", "g1", "ps", "lambda0"]
+
+
+@pytest.mark.parametrize(
+    ("model", "untimed"),
+    [
+        ({"kind": "gcn", "layers": 1}, ["apply", "gather"]),
+        ({"kind": "gcn", "layers": 2}, ["apply", "gather", "scatter"]),
+        ({"kind": "gat", "layers": 1}, ["apply", "edge_apply", "gather", "scatter"]),
+    ],
+)
+def test_a_graph_of_one_layer_scatters_for_its_attention_alone(
+    model: dict[str, Any], untimed: list[str]
+) -> None:
+    section = shape_of(2, model={"hidden": 4, **model})
+    assert [*section.list_untimed()] == untimed
+    timed = shape_of(2, model={"hidden": 4, **model}, times={"gather": "1 s"})
+    assert [*timed.list_untimed()] == [kind for kind in untimed if kind != "gather"]
+
+
+def test_weights_of_two_versions_fit_to_the_last_byte() -> None:
+    """In float32: 100 times 8 numbers and 8 times 47."""
+    size = 2 * 4 * (100 * 8 + 8 * 47)
+    _prepared(f"cluster.machines[1].memory={size} B")
+    with pytest.raises(ScenarioError, match="1 B more than the memory of ps"):
+        _prepared(f"cluster.machines[1].memory={size - 1} B")
+    _prepared("emulation.compute=real", "job.dying_lambdas.share=0 %")
