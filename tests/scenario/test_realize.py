@@ -135,13 +135,15 @@ def test_best_shares_its_budget_where_no_length_of_candidates_is_stated(
         {"policy": "best"},
         {"policy": "best", "simulated_iterations": 2},
         {"policy": "etp", "simulated_iterations": 2},
+        {"policy": "etp"},
     ):
         scenario = load(scenario_file, {"placement": placement})
         options = _search_options(scenario, build_job(scenario))
         budgets.append(options["transfers"])
 
-    of_best, of_stated_length, of_etp = budgets
+    of_best, of_stated_length, of_etp, of_etp_alone = budgets
     assert of_best is None
+    assert of_etp_alone > 100
     assert of_stated_length == of_etp > 100
 
 

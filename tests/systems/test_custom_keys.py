@@ -172,6 +172,7 @@ def test_a_fit_is_noted_with_its_error(
         ({"flows": [FLOW] * 4}, 3, "flows", "found 4, which make 4 edges"),
         # A shuffle makes 2 edges, a ring of three 6 steps of 3 and 3 each.
         ({"flows": [FLOW] * 3, **collective("shuffle")}, 4, "flows", "found 3, which"),
+        ({"flows": [FLOW] * 2, **collective("shuffle")}, 3, "flows", "found 2, which"),
         (
             {"flows": [FLOW], **collective("shuffle")},
             2,

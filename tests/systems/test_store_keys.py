@@ -114,3 +114,23 @@ def test_each_store_owns_a_vertex(stores: int, *, fits: bool) -> None:
 def test_what_stores_cannot_be(found: Any) -> None:
     with pytest.raises(ValidationError, match="write names of machines, how many"):
         section(found)
+
+
+@pytest.mark.parametrize(
+    ("stores", "keys", "words"),
+    [
+        (5, {}, ""),
+        (6, {}, "found 6, 5 machines may have one: write 5 or fewer"),
+        (3, {"machines": ["gpu0", "small"]}, "found 3, 2 machines may have one"),
+        (2, {"machines": ["gpu0", "small"]}, ""),
+        (["disk0", "disk0"], {}, "'disk0' occurs 2 times"),
+    ],
+)
+def test_no_more_stores_than_machines(
+    stores: Any, keys: dict[str, Any], words: str
+) -> None:
+    found = [*section(stores, **keys).problems(CLUSTER)]
+    assert bool(found) == bool(words)
+    for trail, problem in found:
+        assert trail[:2] == ("job", "stores")
+        assert problem.startswith(words)
