@@ -58,6 +58,7 @@ def collective(kind: str, **keys: Any) -> dict[str, Any]:
         (({"time": {"default": "1 s"}},), {"times": "measured"}, "tasks.0.time",
          "states times by device"),
         (({"time": {"default": "1 s"}},), {}, "", ""),
+        (({},), {"times": "measured"}, "", ""),
         # Of a process.
         (({"process": "p", "pin": "m"}, {"process": "p", "pin": "n"}), {},
          "tasks.1.pin", "found 'n', but a of the same process 'p' must stand on m"),

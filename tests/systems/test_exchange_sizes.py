@@ -207,6 +207,10 @@ def test_columns_and_rows_of_tensor_parallel_parts() -> None:
     sizes = bytes_of(section, job)
     width = 48 // 3
     stages = [task.kind for task in job.tasks if task.name.startswith("d0.")]
+    # Beside the order of the stages of each part.
+    orders = 3 * (len(stages) - 1)
+    assert section.least_edges("abc") == len(job.edges) - orders
+    assert section.least_edges("a") == 1
     names = [f"d1.{stages[0]}->d2.{stages[1]}", f"d1.{stages[1]}->d2.{stages[2]}"]
     # Of its own rows what others' columns are, then of its columns others' rows.
     assert sizes[names[0]] == [4 * rows[1] * width] * 4
