@@ -100,14 +100,12 @@ class FakeLab:
         """Hold nothing."""
 
 
-def carried_on(nics: LabNics, lines: RateSegments | None = None) -> float:
+def carried_on(nics: LabNics) -> float:
     """Let 50 emulated seconds pass, a millisecond each; return the wall time of 0."""
 
     async def run() -> float:
         start = time.monotonic()
         nics.begin(RunClock(start, 0.001))
-        if lines is not None:
-            nics.on_decisions(lines)
         await asyncio.sleep(0.05)
         return start
 
@@ -145,13 +143,45 @@ def test_a_change_that_fails_is_heard_after_the_run() -> None:
         nics.check()
 
 
-def test_a_nic_that_has_changed_takes_the_rates_again_that_it_had() -> None:
+def segments(*rows: tuple[int, float, float, float]) -> RateSegments:
+    """Return lines of rates: edge, since, rate, served."""
+    edges, since, rate, served = zip(*rows, strict=True)
+    return RateSegments(
+        edge=np.array(edges),
+        iteration=np.zeros(len(rows), int),
+        served=np.array(served),
+        rate=np.array(rate),
+        since=np.array(since),
+    )
+
+
+def stopped(
+    nics: LabNics, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[float], list[float]]:
+    """Return the wall clock, at run time 0, and the times of alarms that are set."""
+    now = [50.0]
+    rung: list[float] = []
+    given = cast("Any", nics)
+    given._clock = SimpleNamespace(to_wall=lambda instant: 50.0 + instant)
+    given._alarm = SimpleNamespace(set=rung.append, close=lambda: None)
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(kernel_network, "time", clock)
+    return now, rung
+
+
+def test_a_nic_that_has_changed_takes_the_rates_again_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has a rate from 1 s on, and another NIC from 30 s on."""
     problem = prepare(load(FALLS)).problem
     lab, new = FakeLab(), LabMachine("m0", 1.0, 1.0)
-    nics = LabNics(cast("Lab", lab), [(30.0, new)], problem, 100.0)
-    one = np.array([0])
-    rates = RateSegments(one, one, np.array([0.0]), np.array([7.0]), np.array([1.0]))
-    carried_on(nics, rates)
+    nics = LabNics(cast("Lab", lab), [], problem, 100.0)
+    now, _ = stopped(nics, monkeypatch)
+    nics._wait_for(30.0, new)
+    nics.on_decisions(segments((0, 1.0, 7.0, 0.0)))
+    for instant in (50.5, 51.0, 79.5, 80.0):
+        now[0] = instant
+        nics._carry_out_due()
 
     assert [what for _, what in lab.told] == [{0: 700.0}, new, {0: 700.0}]
 
@@ -169,18 +199,6 @@ def test_changes_of_nics_are_by_time_machine_and_way() -> None:
         (5.0, LabMachine("m0", 30.0, 30.0)),
         (5.0, LabMachine("m1", 20.0, 20.0)),
     ]
-
-
-def segments(*rows: tuple[int, float, float, float]) -> RateSegments:
-    """Return lines of rates: edge, since, rate, served."""
-    edges, since, rate, served = zip(*rows, strict=True)
-    return RateSegments(
-        edge=np.array(edges),
-        iteration=np.zeros(len(rows), int),
-        served=np.array(served),
-        rate=np.array(rate),
-        since=np.array(since),
-    )
 
 
 def test_senders_wait_for_no_rate_where_nics_have_them() -> None:
@@ -202,13 +220,8 @@ def test_rates_wait_until_their_lines_begin(monkeypatch: pytest.MonkeyPatch) -> 
     lab = FakeLab()
     nics = LabNics(cast("Lab", lab), [], problem, 100.0)
     source = nics._source
-    now = [50.0]
-    rung: list[float] = []
     given = cast("Any", nics)
-    given._clock = SimpleNamespace(to_wall=lambda instant: 50.0 + instant)
-    given._alarm = SimpleNamespace(set=rung.append, close=lambda: None)
-    clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr(kernel_network, "time", clock)
+    now, rung = stopped(nics, monkeypatch)
 
     nics.on_decisions(
         segments((0, 1.0, 7.0, 0.0), (0, 0.0, 5.0, 0.0), (0, 0.0, 0.0, 0.0))
