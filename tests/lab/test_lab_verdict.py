@@ -22,6 +22,7 @@ from emu.lab.prediction import (
 from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic
 from emu.problem import Schedule
 from emu.scenario.scenario_file import loads
+from emu.trust import link_shares
 
 
 def predicted() -> Schedule:
@@ -322,3 +323,64 @@ def test_what_was_expected_of_a_lab_is_compared(
     file: Any = SimpleNamespace(lab=SimpleNamespace(expect=expect))
     result = {"trust": "trusted", "prediction": {"outcome": "differs"}}
     assert list_lab_misses(file, result) == misses
+
+
+def test_links_are_asked_about_with_what_their_messages_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four packets of the slowest NIC, 5.792 ms, are a rough delay; 0.4 s a fifth."""
+    rows = [(1.0, 0, 1, 7, 8, 1448), (1.004, 0, 1, 7, 8, 9448)]
+    rows += [(2.0, 1, 0, 8, 7, 1448), (2.004, 1, 0, 8, 7, 9448)]
+    traffic = traffic_of(*rows, nics=FAST)
+    laid = laid_out(traffic, (0.0, 9.0))
+    assert laid is not None
+    schedule, fluid = laid
+    schedule.flow_end[:, 0] = schedule.flow_start[:, 0]
+    schedule.flow_end[:, 0] += (fluid.flow_end - fluid.flow_start)[:, 0]
+    schedule.flow_end[:, 0] += [0.00575, 0.00585]
+    asked: list[Any] = []
+
+    def blame(_: Schedule, losses: list[tuple[int, float]], least: float) -> list[str]:
+        asked.append((losses, least))
+        return []
+
+    monkeypatch.setattr(prediction, "laid_out", lambda *_: laid)
+    monkeypatch.setattr(link_shares, "links_to_blame", blame)
+
+    prediction._of_messages(traffic, outcome_of(11.0), 2.0, {})
+
+    (((edge, seconds),), least), *others = asked
+    assert others == []
+    assert (edge, seconds) == (1, pytest.approx(0.00585))
+    assert least == pytest.approx(0.4)
+
+
+def test_what_delayed_messages_moved_the_end_in_proportion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Messages lost 4 s together, and the end came 1 s late: a quarter of each."""
+    edges = np.array([[0, 0], [1, 0], [2, 5]])
+    cause = SimpleNamespace(sentence="slow", flows=edges)
+    other = SimpleNamespace(sentence="unequal", flows=edges[1:2])
+    asked: list[Any] = []
+
+    def shares(_: Schedule, worst: list[tuple[int, int]], __: Any) -> str:
+        asked.append(worst)
+        return "shares"
+
+    def slow(*arguments: Any) -> list[Any]:
+        asked.append(arguments[1:3] + arguments[4:])
+        return [cause]
+
+    monkeypatch.setattr(link_shares, "max_min_shares", shares)
+    monkeypatch.setattr(link_shares, "slow_links", slow)
+    monkeypatch.setattr(link_shares, "unequal_shares", lambda *_: [other])
+    links = [SimpleNamespace(name=name) for name in ("m0 out", "m1 in", "m1 out")]
+    problem = SimpleNamespace(links=links, hops=[(0, 1), (2,), (2, 1)])
+    schedule: Any = SimpleNamespace(problem=problem, flow_end=np.zeros((3, 1)))
+    drifts = {(0, 0): 1.0, (1, 0): 2.5, (2, 0): 0.5}
+
+    found = prediction._explain_losses(schedule, ["m1 in"], drifts, 1.0, {"m1 in": 0.9})
+
+    assert asked == [[(0, 0), (2, 0)], (["m1 in"], "shares", {"m1 in": 0.9})]
+    assert found == [LabCause("slow", 0.875), LabCause("unequal", 0.625)]
