@@ -75,3 +75,87 @@ def test_a_run_that_says_nothing_of_other_nics_is_refused(
     runs["slow"] = replace(SLOW, machines=("a", "b", "c"), nics=np.array(SLOW.nics))
     with pytest.raises(DataError, match="is of other machines"):
         fit_run.fit_run(Path("run"), against=Path("slow"))
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"events": [{}]}, r"NICs changed while it ran \(events\)"),
+        (
+            {"trust": "degraded", "waited_share": 0.25},
+            r"were 25 % .*\(5 % may be\).* state cpu: N of every",
+        ),
+        (
+            {"trust": "degraded", "waited_share": 0.1, "early_share": 0.5},
+            "were 50 % of what programs computed",
+        ),
+        (
+            {"trust": "degraded", "waited_share": 0.5, "cpu": {"m0": 1.0}},
+            r"were 50 % .* state a larger lab\.time_scale and run it again",
+        ),
+    ],
+)
+def test_runs_of_which_no_fit_is_right_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    runs: dict[str, Traffic],
+    known: dict[str, Any],
+    words: str,
+) -> None:
+    """With force those that are not trusted are fitted, and no others."""
+    lab = LAB | known
+    monkeypatch.setattr(fit_run, "read_lab", lambda _: lab)
+    with pytest.raises(DataError, match=words):
+        fit_run.fit_run(Path("run"))
+    if lab["events"]:
+        with pytest.raises(DataError, match=words):
+            fit_run.fit_run(Path("run"), force=True)
+    else:
+        assert fit_run.fit_run(Path("run"), force=True).iterations > 0
+    assert len(runs) == 2
+
+
+def test_a_run_of_other_cores_says_nothing_of_other_nics(
+    monkeypatch: pytest.MonkeyPatch,
+    runs: dict[str, Traffic],
+) -> None:
+    """The labs state other shares of cores."""
+    by_name = {"run": LAB, "slow": LAB | {"cpu": {"m0": 0.5}}}
+    monkeypatch.setattr(fit_run, "read_lab", lambda path: by_name[path.name])
+    with pytest.raises(DataError, match="has other cores than the run"):
+        fit_run.fit_run(Path("run"), against=Path("slow"))
+    assert len(runs) == 2
+
+
+def test_errors_of_a_fit_are_shares_of_what_was_measured() -> None:
+    """Of the run that was fitted, and of its second half."""
+    fit = fit_run.Fit(
+        document={"name": "n"},
+        iterations=4,
+        first=2,
+        measured=2.0,
+        simulated=2.5,
+        held_out_measured=4.0,
+        held_out_simulated=3.0,
+    )
+    assert (fit.error, fit.held_out_error) == (0.25, -0.25)
+    found = fit.to_json()
+    assert (found["error"], found["held_out_error"]) == (0.25, -0.25)
+    assert (found["first"], found["measured"], found["other_error"]) == (2, 2.0, None)
+    assert "document" not in found
+    assert fit.text("n.json") == '{"name": "n"}'
+    text = fit.text("n.yaml")
+    assert text.startswith("# By `emu fit` from n: what crossed in 4 iterations\n")
+    assert "# from number 2, at 2 s each.\n" in text
+
+
+def test_a_fit_of_as_much_yaml_as_is_read_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One character less is refused, with the form that has no bound."""
+    fit = fit_run.Fit({"name": "n"}, 4, 2, 2.0, 2.5, 4.0, 3.0)
+    size = len(fit.text("n.yaml"))
+    monkeypatch.setattr(fit_run, "MOST_YAML", size)
+    assert len(fit.text("n.yaml")) == size
+    monkeypatch.setattr(fit_run, "MOST_YAML", size - 1)
+    with pytest.raises(DataError, match=r"name it \.json"):
+        fit.text("n.yaml")
