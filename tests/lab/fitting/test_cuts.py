@@ -13,7 +13,7 @@ from emu.lab.fitting.calls import Sent
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 from emu.lab.fitting.steps import ALL, FULL, Crossed
 from emu.prediction.analysis.traffic import Traffic
-from tests.lab.fitting.known_steps import make_step
+from tests.lab.fitting.known_steps import Row, make_step
 
 A, B, C = (0, 0), (1, 1), (2, 0)
 
@@ -306,3 +306,107 @@ def test_candidates_are_bursts_by_each_number_that_a_silence_makes() -> None:
     # Silences of a millisecond part nothing.
     close = packets_of(0.001 * np.arange(10), [1000] * 10)
     assert [*periods._candidates(close)] == []
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, *candidates: tuple[Any, int]
+) -> tuple[list[float], list[int]]:
+    """Return the times that are taken of some, and lengths of those that are tried.
+
+    Each with the iterations that are whole then; 0 where it is aperiodic.
+    """
+    tried: list[int] = []
+    whole = {id(times): count for times, count in candidates}
+
+    def try_out(_: object, __: object, times: Row) -> int:
+        tried.append(len(times))
+        count = whole[id(times)]
+        if not count:
+            raise Unfittable(f"{len(times)} are none")
+        return count
+
+    monkeypatch.setattr(periods, "_candidates", lambda _: [t for t, _ in candidates])
+    monkeypatch.setattr(periods, "_whole", try_out)
+    packets = packets_of([0.0, 0.5, 1.0, 8.5], [1] * 4)
+    nothing: Any = None
+    return periods._of_all(packets, nothing).tolist(), tried
+
+
+def test_periods_are_tried_until_none_can_have_more_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The longest first; one that was tried is not tried again."""
+    long, same = np.arange(9.0), np.arange(9.0) + 0.25
+    medium, other, short = 2 * np.arange(8.0), 3 * np.arange(8.0), np.arange(7.0)
+    found, tried = chosen(
+        monkeypatch, (short, 7), (long, 7), (same, 9), (medium, 8), (other, 8)
+    )
+    assert (found, tried) == (medium.tolist(), [9, 8])
+    # As many as before are no more.
+    found, tried = chosen(monkeypatch, (long, 6), (medium, 6), (short, 7))
+    assert (found, tried) == (short.tolist(), [9, 8, 7])
+
+
+def test_what_came_nearest_to_a_period_has_most_packets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of four packets three are within the first, two within the others."""
+    first, second = np.arange(9.0), np.arange(8.0) / 8
+    with pytest.raises(Unfittable, match=r"come every 1 s, 9 times, but 9 are none"):
+        chosen(monkeypatch, (first, 0), (second, 0))
+    with pytest.raises(Unfittable, match="no two processes sent 5 bursts"):
+        chosen(monkeypatch)
+
+
+def whole_of(monkeypatch: pytest.MonkeyPatch, sizes: list[int], count: int) -> int:
+    """Return the iterations of marks at 1 to 11 s of which so many have all parts.
+
+    Packets come at 0.5, 1 and 10.5 s.
+    """
+    monkeypatch.setattr(periods, "steps_between", lambda *_: [])
+    monkeypatch.setattr(periods, "longest", lambda _: slice(1, 1 + count))
+    nothing: Any = None
+    packets = packets_of([0.5, 1.0, 10.5], sizes)
+    return periods._whole(packets, nothing, np.arange(1.0, 12.0))
+
+
+def test_iterations_have_most_bytes_and_most_of_them_all_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three fifths of the bytes, and eight of ten."""
+    assert whole_of(monkeypatch, [40, 30, 30], 8) == 8
+    with pytest.raises(Unfittable, match=r"^41% of all bytes crossed before and after"):
+        whole_of(monkeypatch, [41, 30, 29], 8)
+    with pytest.raises(Unfittable, match=r"^7 in a row have all of their parts"):
+        whole_of(monkeypatch, [40, 30, 30], 7)
+
+
+def test_steps_of_each_process_have_rows_by_iteration() -> None:
+    """Two iterations of 30 and 40 bytes, of which a step has those from 10 on."""
+    crossed = Crossed(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 10, 30, 50, 70]))
+    sent = sent_of(
+        call=[5, 6, 7, 8],
+        next_call=[5, 6, 7, 8],
+        called=[0.9, 1.9, 2.9, 3.9],
+        next_called=[0.9, 1.9, 2.9, 3.9],
+        taken=[1.1, 2.1, 3.1, 4.1],
+    )
+    found = steps._Iterations(
+        crossed=crossed,
+        starts=np.array([0, 30, 70]),
+        volumes=np.array([30, 40, 0]),
+        joints=[],
+        sent=sent,
+    ).rows(np.array([10.0, 0.0, 0.0]), np.array([30.0, 40.0, 0.0]))
+    nan = np.nan
+    expected = {
+        "first": [1.9, 2.9, nan],
+        "last": [2.0, 4.0, nan],
+        "sizes": [20.0, 40.0, nan],
+        "until": [30.0, 70.0, nan],
+        "call": [6.0, 7.0, nan],
+        "taken": [2.1, 4.1, nan],
+    }
+    assert {*found} == {*expected}
+    for name, row in expected.items():
+        np.testing.assert_equal(found[name], row)
