@@ -13,12 +13,13 @@ import pytest
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.problem.job import TIMED
-from emu_nodes import host_metrics
+from emu_nodes import host_metrics, runtime
 from emu_nodes.apt.machine import AptMachine
 from emu_nodes.line import may_have_rings
 from emu_nodes.partition.programs import Part, PartTask
 from emu_nodes.program import Copy
 from emu_nodes.task_runner import EdgeEnds, NewestInputs, TaskRunner, _Work
+from emu_nodes.timed_process import TimedProcess
 from emu_nodes.timed_selector import may_be_timed
 
 
@@ -413,3 +414,36 @@ async def test_lags_of_a_loop_are_those_behind_a_tenth_of_a_second(
     assert metrics.use() is use
     metrics.close()
     assert (metrics.closed, looks[-1]) == (True, "cancelled")
+
+
+def test_the_coordinator_s_clock_is_ahead_by_its_line() -> None:
+    """On its own host there is none."""
+    alone: Any = SimpleNamespace(clock=lambda: None)
+    assert runtime.offset_now(alone) == 0.0
+    line = SimpleNamespace(ahead=lambda wall: 2.5 if wall > 0 else 0.0)
+    board: Any = SimpleNamespace(clock=lambda: line)
+    assert runtime.offset_now(board) == 2.5
+
+
+def test_a_task_that_waits_names_the_input_that_lacks() -> None:
+    """Of one that needs nothing, one that came and one that did not: the last."""
+    inlets = [
+        SimpleNamespace(needed=-1, arrived=[np.nan, np.nan]),
+        SimpleNamespace(needed=0, arrived=[1.0, np.nan]),
+        SimpleNamespace(needed=1, arrived=[1.0, np.nan]),
+    ]
+    task = SimpleNamespace(
+        name="w0",
+        inputs=[SimpleNamespace(edge=4 + n, peer=f"g{n}") for n in range(3)],
+    )
+    process: Any = SimpleNamespace(
+        _spec=SimpleNamespace(
+            tasks=[task], first=10, settings=SimpleNamespace(deadline=9.0)
+        ),
+        _layout=SimpleNamespace(inlets=inlets, inlet_place={4: 0, 5: 1, 6: 2}),
+    )
+    late = TimedProcess._lateness(process, 0)
+    assert str(late) == "task w0 waited 9 s for iteration 11 of g2"
+    inlets[2].arrived[1] = 2.0
+    late = TimedProcess._lateness(process, 0)
+    assert str(late) == "task w0 waited 9 s for its inputs to land"
