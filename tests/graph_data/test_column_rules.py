@@ -31,7 +31,11 @@ from emu.graph_data.readers.edge_columns import (
     words_of,
 )
 from emu.graph_data.readers.edge_header import is_header, states_sizes
-from emu.graph_data.readers.found_graph import _sparse_rows
+from emu.graph_data.readers.found_graph import (
+    _sparse_rows,
+    sparse_rows,
+    value_names,
+)
 from emu.graph_data.readers.sides import fill_ids, join_sides
 
 
@@ -504,3 +508,51 @@ def test_sparse_features_are_made_dense_by_ranges_of_rows() -> None:
     ]
     assert _sparse_rows(pointers, indices, data, 3, 1, 2).tolist() == [[3.0, 0.0, 6.0]]
     assert _sparse_rows(pointers, indices, data, 3, 2, 3).tolist() == [[0.0, 5.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"attr_data": np.zeros(1)}, "1 attr_data stand for 2 attr_indices"),
+        ({"attr_indices": np.array([0, 3])}, "leave the 3 columns at entry 1"),
+        ({"attr_indices": np.array([-1, 2])}, "leave the 3 columns at entry 0"),
+        ({"attr_shape": np.array([2, 0])}, "has features of length 0"),
+        ({"attr_indptr": np.array([0, 2])}, "attr_indptr does not fit attr_indices"),
+        (
+            {
+                "attr_indptr": np.array([0, 0, 0]),
+                "attr_indices": np.empty(0, int),
+                "attr_data": np.zeros(1),
+            },
+            "1 attr_data stand for 0 attr_indices",
+        ),
+        ({"attr_data": None}, "holds no attr_data"),
+    ],
+)
+def test_sparse_features_whose_parts_do_not_fit_are_refused(
+    changes: dict[str, Any], problem: str
+) -> None:
+    """Two rows of three columns; each error names the part that is wrong."""
+    arrays: dict[str, Any] = {
+        "attr_shape": np.array([2, 3]),
+        "attr_indptr": np.array([0, 1, 2]),
+        "attr_indices": np.array([0, 2]),
+        "attr_data": np.array([1.0, 2.0], np.float32),
+    }
+    found = sparse_rows(arrays, "file")
+    assert found is not None
+    assert found.rows(0, 2).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
+    assert sparse_rows({}, "file") is None
+    broken = {name: a for name, a in (arrays | changes).items() if a is not None}
+    with pytest.raises(DataError, match=problem):
+        sparse_rows(broken, "file")
+
+
+def test_features_of_a_file_are_one_array_or_all_parts_of_a_sparse_one() -> None:
+    """One part that lacks makes them none."""
+    parts = ["attr_shape", "attr_indptr", "attr_indices", "attr_data"]
+    known = ["x", "features"]
+    assert value_names(["x", *parts], known, "features") == ["x"]
+    assert sorted(value_names(["y", *parts], known, "features")) == sorted(parts)
+    assert value_names(["y", *parts[1:]], known, "features") == []
+    assert value_names(["y", *parts], known, "labels") == []

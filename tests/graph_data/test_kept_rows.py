@@ -11,6 +11,7 @@ import pytest
 
 from emu.graph_data import CachePlan, SamplerCache, synthetic_graph
 from emu.graph_data.caches import _count_by_store, count_with_cache, open_cache
+from emu.graph_data.drawn_graph import DrawnStructure
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.sources import _name_form
 from emu.graph_data.synthetic_graph import PRESETS, Blocks, _feature_rows
@@ -156,3 +157,38 @@ def test_an_array_that_is_not_there_has_no_checksum() -> None:
         False,
     ]
     assert PreparedArrays.size.fget(prepared) == 11  # type: ignore[attr-defined]
+
+
+def drawn_structure() -> Any:
+    """Return four vertices of weights 1 to 4, in two groups; half goes anywhere."""
+    weights = np.array([1.0, 2.0, 3.0, 4.0])
+    return SimpleNamespace(
+        vertices=4,
+        total=10.0,
+        prefix=np.append(0.0, np.cumsum(weights)),
+        weights_of=weights.__getitem__,
+        _share_anywhere=0.5,
+        _groups=[(0.5, np.array([0, 2, 4]))],
+    )
+
+
+def test_draws_lead_to_vertices_by_their_weights_in_and_beyond_groups() -> None:
+    """From vertex 0 half of the draws go to 0 and 1, and half to all."""
+    structure = drawn_structure()
+    targets = np.arange(4)
+    near = 0.05 + 0.5 / 3
+    shares = DrawnStructure._share(structure, np.zeros(4, int), targets)
+    np.testing.assert_allclose(shares, [near, 2 * near, 0.15, 0.2])
+    assert shares.sum() == pytest.approx(1.0)
+    far = 0.05 + 0.5 / 7
+    shares = DrawnStructure._share(structure, np.full(4, 2), targets)
+    np.testing.assert_allclose(shares, [0.05, 0.1, 3 * far, 4 * far])
+
+
+def test_hits_are_as_many_as_draws() -> None:
+    """One draw of vertex 0, two of 2 and one of 3."""
+    structure = drawn_structure()
+    hits = DrawnStructure.expect_hits(structure, np.array([1.0, 0.0, 2.0, 1.0]))
+    first, second = 0.2 + 0.5 / 3, 0.2 + 1.5 / 7
+    np.testing.assert_allclose(hits, [first, 2 * first, 3 * second, 4 * second])
+    assert hits.sum() == pytest.approx(4.0)

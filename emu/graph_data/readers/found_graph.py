@@ -564,11 +564,14 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         kind="attr_",
         origin=origin,
     )
+    if len(data) != len(indices):
+        problem = f"{len(data)} attr_data stand for {len(indices)} attr_indices"
+        raise DataError(problem, path=origin)
     # Checked once and here: `_sparse_rows` writes by them.
     is_below = indices < 0
     is_beyond = indices >= width
     is_wrong = is_below | is_beyond
-    if len(data) != len(indices) or is_wrong.any():
+    if is_wrong.any():
         entry = int(np.argmax(is_wrong))
         problem = f"attr_indices leave the {width} columns at entry {entry}"
         raise DataError(problem, path=origin)
