@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -118,17 +118,29 @@ _KEPT = KeptBatches(MOST_KEPT)
 _MOST_COPIED = 256_000_000
 
 
-@lru_cache(maxsize=2)
+#: Copied structures by what they are of: all numbers of parts have the same.
+_copied = OrderedDict[tuple[int, ...], Structure]()
+_MOST_STRUCTURES = 2
+
+
 def structure_of(dataset: Dataset) -> Structure:
     """Return the structure of a graph, its neighbours in memory of this process.
 
     Pages of a mapped file are small: to find them took a quarter of drawing a batch.
     """
+    known = _copied.get(dataset.graph)
+    if known is not None:
+        return known
     structure = dataset.structure
     is_listed = type(structure) is Structure
     if not is_listed or structure.indices.nbytes > _MOST_COPIED:
         return structure
-    return replace(structure, indices=np.array(structure.indices))
+
+    copied = replace(structure, indices=np.array(structure.indices))
+    _copied[dataset.graph] = copied
+    if len(_copied) > _MOST_STRUCTURES:
+        _copied.popitem(last=False)
+    return copied
 
 
 def draw_batch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -133,10 +134,18 @@ def port_rows(schedule: Schedule) -> list[Result]:
     """Return bytes of every link, and the share of the makespan used."""
     problem = schedule.problem
     steps = problem.links.steps
-    sizes = np.zeros(len(problem.capacities))
-    for edge, iteration in schedule.flows():
-        for port in problem.hops[edge]:
-            sizes[port] += schedule.flow_bytes[edge, iteration]
+    edge, iteration = schedule.flows().T
+    flow_bytes = schedule.flow_bytes[edge, iteration]
+    # Flow by flow, and of each port by port, as sums round by order.
+    hops = problem.hops
+    crossed = [hops[row] for row in edge.tolist()]
+    ports = np.fromiter(chain.from_iterable(crossed), np.int64)
+    hop_counts = np.fromiter(map(len, crossed), np.int64)
+    sizes = np.bincount(
+        ports,
+        np.repeat(flow_bytes, hop_counts),
+        minlength=len(problem.capacities),
+    )
 
     makespan = schedule.length
     until = np.array([makespan])

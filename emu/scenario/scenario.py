@@ -289,9 +289,12 @@ class Scenario(sections.FileSection):
         Raises ScenarioError when the task at whose iteration something is killed is not
         there, or has nothing left to do then.
         """
+        stated_kills = self._list_kills(problem)
+        if not stated_kills:
+            return ()
         processes = self._processes_by_name(problem)
         kills = []
-        for kill in self._list_kills(problem):
+        for kill in stated_kills:
             victims = processes.get(kill.name)
             if victims is not None:
                 kill_of_victims = replace(kill, processes=tuple(victims))

@@ -25,6 +25,7 @@ from emu.graph_data.drawn_batches import (
     KeptBatches,
     _room_of,
     draw_counts,
+    structure_of,
 )
 from emu.graph_data.sampling import SampledBatch, Structure
 from emu.host.stream_key import stream_key
@@ -116,6 +117,7 @@ def test_a_batch_beyond_all_room_is_returned_and_not_kept() -> None:
 def test_graphs_that_differ_are_told_apart_and_partitions_are_not() -> None:
     one, other = (open_dataset("products-like", scale=0.001, parts=p) for p in (1, 2))
     assert one.graph == other.graph
+    assert structure_of(one) is structure_of(other)  # in memory once
     assert open_dataset("products-like", scale=0.001, seed=1).graph != one.graph
     assert open_dataset("products-like", scale=0.002).graph != one.graph
 

@@ -19,6 +19,7 @@ from emu.prediction.scheduling.state import (
     expectation,
     new_rate_changes,
 )
+from emu.prediction.simulation.port_seconds import port_seconds
 from emu.problem import Problem, RateHistory, Realization, Schedule
 
 
@@ -86,6 +87,12 @@ def simulate_within(
     Raises ValueError as `simulate`; SchedulingError where tasks are left before that.
     """
     run = _Run(problem, realization, policy, profile=profile, step=0.0)
+    # A rule of one's own is asked: that it fails must show.
+    if not run.is_own_rule:
+        least = port_seconds(problem, run.layout, run.volumes)
+        if least > limit * (1.0 + _ROUNDING):
+            return None
+
     end, state = run.carry_out(limit=limit)
     if end > limit:
         return None
@@ -166,6 +173,7 @@ def _recorder(edges: int, room: int = 0) -> Record:
     )
 
 
+_ROUNDING = 1e-9  # relative, of a limit
 #: Looks at quotas that the first run keeps: 32 kB for 4 tuners.
 _LOOKS = 1024
 

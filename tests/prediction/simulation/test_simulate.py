@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.prediction.scheduling import RATE_POLICIES
-from emu.prediction.scheduling.compiled_problem import Kept
+from emu.prediction.scheduling.compiled_problem import Kept, placed_layout
+from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.simulation import (
     best_policy,
     makespan,
     simulate,
     simulate_within,
 )
+from emu.prediction.simulation.port_seconds import port_seconds
 from emu.problem import (
     Cluster,
     Edge,
@@ -214,6 +216,19 @@ def test_a_schedule_within_a_limit_is_the_whole_one(policy: str) -> None:
 
     shorter = np.nextafter(limit, 0.0)
     assert simulate_within(shorter, problem, realization, policy) is None
+
+
+@given(drawn=problems(), policy=st.sampled_from(["oes", "maxmin", "fifo"]))
+def test_no_port_carries_its_bytes_sooner(
+    drawn: tuple[Problem, Realization], policy: str
+) -> None:
+    """What the busiest port needs is within every makespan, so nothing is cut off."""
+    problem, realization = drawn
+    span = makespan(problem, realization, policy)
+    layout = placed_layout(problem, rate_policy(policy))
+    least = port_seconds(problem, layout, realization.volumes)
+    assert least <= span * (1.0 + 1e-9)
+    assert simulate_within(span, problem, realization, policy) is not None
 
 
 def test_what_does_not_fit_is_refused_before_compiled_code_runs() -> None:
