@@ -282,9 +282,6 @@ def _chain(
     place = (rank - first) % ranks
     is_first = place == 0
     is_last = place == ranks - 1
-    sources = [] if is_first else [former_rank]
-    targets = [] if is_last else [next_rank]
-
     sizes = _cut(size, _STEP)
     pieces = _pieces_of(
         sizes,
@@ -292,7 +289,7 @@ def _chain(
         is_given=not is_last,
     )
     room = BUFFER // _STEP
-    return hand_on(sources, targets, pieces, room)
+    return hand_on([former_rank], [next_rank], pieces, room)
 
 
 def parent_in_tree(rank: int, ranks: int) -> int | None:

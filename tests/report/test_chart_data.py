@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,7 +100,7 @@ def test_means_of_training_are_of_the_figures_that_are_numbers(tmp_path: Path) -
     ]
     assert loss["means"] == [[3.0, 3.0], [6.0, 1.0]]
     assert loss["points"][0] == (3.0, "w1", 0, 2.0)
-    assert loss["points"][2] == (7.0, "w0", 1, math.inf)
+    assert [point.time for point in loss["points"]] == [3.0, 1.0, 6.0]
     assert test["points"] == [(2.0, "w1", 3, 0.25)]
     assert test["means"] == [[2.0, 0.25]]
     with pytest.raises(DataError, match="cannot be read"):
@@ -170,6 +169,10 @@ def test_rates_are_scaled_to_what_each_flow_has_carried() -> None:
     halved = replace(schedule, flow_bytes=schedule.flow_bytes / 2)
     rates = rates_by_bytes(halved, schedule.rates)
     np.testing.assert_allclose(rates.rate, schedule.rates.rate / 2)
+
+    # Rates that amount to less than a byte are scaled as others are.
+    slow = replace(schedule.rates, rate=schedule.rates.rate / 100)
+    np.testing.assert_allclose(rates_by_bytes(schedule, slow).rate, schedule.rates.rate)
 
     idle = RateHistory(
         time=schedule.rates.time,

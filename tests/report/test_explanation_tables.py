@@ -481,3 +481,56 @@ def test_an_explanation_has_the_parts_that_are_known() -> None:
     assert "placement: {policy: best}" in text
     assert text.index("Which tasks") < text.index("Why this") < text.index("Emulated")
     assert np.isclose(later.makespan - schedule.makespan, 1.0)
+
+
+def test_figures_of_explanations_have_so_many_digits() -> None:
+    seconds = 1.23456789
+    assert moves_line(SimpleNamespace(moves=moves_of(999.0, step_of(1.0)))) == (  # type: ignore[arg-type]
+        "These 2 moves: 100 % shorter, 999 s -> 1 s"
+    )
+    table = moves_table(moves_of(2 * seconds, step_of(seconds)))
+    assert rows_of(table) == [["w to 1.23457", "1.23457 s", "-50 %"]]
+    job = JobTime("j", seconds, seconds, seconds, seconds, seconds, seconds)
+    (row,) = rows_of(job_table([job]))
+    assert row == ["j", *["1.235 s"] * 4, "1.235", "1.235"]
+    length = {f"t{number}": "m" * 20 for number in range(3)}
+    text = placement_text(step_of(1.0, edit={"placement.tasks": length}))
+    assert max(map(len, text.splitlines())) <= 75
+    explanation: Any = SimpleNamespace(
+        moves=moves_of(10.0),
+        improvements=(improvement("NIC", seconds, 4.0),),
+        improvements_then=(),
+        replayed_makespan=10.0,
+    )
+    assert rows_of(improvements(explanation, 5))[0][1] == "1.23457 s"
+
+
+def test_a_pipeline_has_fewer_mini_batches_than_iterations() -> None:
+    tasks = (Task("w0", "worker"), Task("w1", "worker", behind=2))
+    job = Job(tasks, (Edge(0, 1),), 6)
+    assert job_line(job).startswith("4 mini-batches in 6 iterations, credit window")
+
+
+def test_a_path_over_the_first_link_of_all_names_its_ports() -> None:
+    """The chain crosses link 0 alone, or none."""
+    chain = critical_path(simulate(*two_machine_example(1)))
+    schedule = simulate(*two_machine_example(1))
+    for port, is_shown in ((0, True), (-1, False)):
+        links = [link for link in chain.links if link.port < 0]
+        crossing = (
+            replace(links[0], port=port)
+            if port < 0
+            else next(link for link in chain.links if link.port >= 0)
+        )
+        links.append(replace(crossing, port=port))
+        explanation = Explanation(
+            schedule=schedule,
+            chain=replace(chain, links=tuple(links)),
+            simulated=None,
+            apart=(),
+            improvements=(),
+            realization=two_machine_example(1)[1],
+        )
+        text = StringIO()
+        terminal(text).print(explanation_tables(explanation))
+        assert ("Ports on the chain" in text.getvalue()) == is_shown

@@ -543,3 +543,32 @@ def test_paces_are_told_row_by_row_and_zero_is_a_figure() -> None:
     assert words == "a:B, 0.5 GFLOP per batch of a worker"
     cost = {"servers": 0.0, "lambdas": 1.0, "parameter_servers": 0.0}
     assert cost_row(cost | {"total": 1.0, "value": None}) == ("1 $", "lambdas 1 $")
+
+
+def test_a_lower_bound_stands_beside_the_makespan() -> None:
+    result = {"gap": 0.25, "bound": 1.23456789, "bound_by": "m0 out"}
+    (line,) = told(run_facts(result, 3))[1:]
+    assert line == (
+        "lower bound 1.23 s at least 1.235 s as placed, whatever the schedule (m0 "
+        "out): within 25 %"
+    )
+    assert len(run_facts({"gap": None})) == 1
+
+
+def test_figures_have_so_many_digits() -> None:
+    """What is printed is as long as its table states."""
+    seconds = 1.23456789
+    causes = {"planning": {"bytes": 0.0, "seconds": seconds}}
+    run = {"seconds": seconds, "error": 0.5, "bytes": 7e6, "trust": "trusted"}
+    length, note = setup_row({"causes": causes, "seconds": seconds, "measured": run})
+    assert length == "1.235 s"
+    assert note.startswith("before time 0: 1.235 s of planning; emulated 1.235 s (")
+    model = {"program": "a:B", "flops": 1.23456e9, "seconds": seconds, "parameters": 7}
+    ((_, _, words),) = model_rows([model])
+    assert words == "a:B, 1.23 GFLOP and 1.23 s of CPU per batch of a worker"
+    pace = {"samples_per_second": seconds, "iteration_seconds": seconds}
+    assert [row[1] for row in pace_rows(pace)] == ["1.235 s", "1.235 per s"]
+    cost = {"servers": 0.0, "lambdas": 0.0, "parameter_servers": 0.0, "total": 1.0}
+    assert cost_row({**cost, "value": seconds})[1] == "value 1.235 / (s $)"
+    jobs = [{"job": "a", "slowdown": seconds, "alone": seconds, "seconds": seconds}]
+    assert "job a 1.235 s 1.235 times 1.235 s alone" in told(run_facts({"jobs": jobs}))

@@ -444,3 +444,14 @@ def test_a_time_beyond_single_precision_is_drawn_as_without_end() -> None:
     found = np.frombuffer(base64.b64decode(pack([1.5, 1e300], "f4")), "<f4")
 
     assert found.tolist() == [1.5, np.inf]
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_a_run_whose_training_diverged_has_a_page(value: str, tmp_path: Path) -> None:
+    """Its last loss is no number, which no chart can show: the report was refused."""
+    run, _ = write_run(tmp_path)
+    path = run / "training.csv"
+    path.write_text(f"{path.read_text()}70.0,w0,9,loss,{value}\n")
+    (loss, *_) = data_of(report_page(run))["training"]
+    assert [point[2] for point in loss["points"]] == [0, 1, 2, 3]
+    assert len(loss["means"]) == 4

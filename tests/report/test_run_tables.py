@@ -208,3 +208,21 @@ def test_accuracies_name_their_jobs_where_there_are_several() -> None:
         ["a", "test", "12.50%"],
         ["b", "test", "25.00%"],
     ]
+
+
+def test_figures_of_trainings_have_so_many_digits() -> None:
+    row = {"iteration": 1.0, "time": 1.23456789, "loss": 1.23456789}
+    assert rows_of(training_table([row]))[0][1:3] == ["1.2346 s", "1.235"]
+    many = [
+        {"port": f"m{number}", "bytes_per_second": 1.0, "bytes": 1.0, "used": 0.5}
+        for number in range(65)
+    ]
+    assert len(port_table(many).rows) == 20
+    assert len(port_table(many[:64]).rows) == 64
+
+
+def test_accuracies_of_a_job_of_a_name_have_it_in_front() -> None:
+    table = accuracy_table({"a": {"test": 0.25}})
+    assert [str(column.header) for column in table.columns] == [
+        *("job", "split", "accuracy")
+    ]

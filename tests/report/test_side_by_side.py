@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -428,3 +429,34 @@ def test_a_run_without_schedules_says_what_it_lacks() -> None:
     run: Any = Empty(emulated=None, simulated=None)
     with pytest.raises(DataError, match=r"result\.json is missing"):
         schedules_of(run)
+
+
+def test_a_placement_that_is_kept_is_told_of_the_first_row_s_rule() -> None:
+    rows = [
+        replace(candidate_of("ifs", rule, {0: 1.0}), kept=number > 0)
+        for number, rule in enumerate(("oes", "fifo"))
+    ]
+    assert [*_notes_on(rows)] == ["each placement is that of oes, for all policies"]
+
+
+def test_figures_of_comparisons_have_so_many_digits() -> None:
+    """Makespans have six, paces and costs four, coflows three behind the point."""
+    seconds = 1.23456789
+    coflows = {"count": 3, "mean": seconds, "p95": seconds, "slowdown": seconds}
+    cost = {"total": 1.0, "value": seconds}
+    row = candidate_of("ifs", "oes", {0: seconds}, coflows=coflows, cost=cost)
+    makespans_of_rows, costs, times = comparison_tables([row])
+    assert rows_of(makespans_of_rows)[0][2] == "1.23457 s"
+    assert rows_of(costs)[0][3] == "1.235"
+    assert rows_of(times)[0][3:] == ["1.235 s", "1.235 s", "1.235"]
+    assert "1.235 s on average, 95 % within 1.235 s, 1.235 times" in coflow_line(
+        coflows
+    )
+    rows = [
+        point("a", 0, seconds, samples=1, samples_per_second=12345.678),
+        point("b", 0, 1.0, samples=2, samples_per_second=1.0),
+    ]
+    assert rows_of(sweep_table(rows, ["rule"]))[0][-1] == "12,350"
+    run = run_of("a", 1.23456789, result={"predicted_makespan": 2.3456789})
+    first, *_ = rows_of(runs_table([run]))
+    assert (first[2], first[5]) == ("1.2346 s", "2.3457 s")

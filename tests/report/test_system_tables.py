@@ -12,6 +12,7 @@ import pytest
 from rich.table import Table
 
 from emu.errors import PlacementError
+from emu.report import system_tables as module
 from emu.report.system_tables import (
     answer_json,
     answers_json,
@@ -386,3 +387,61 @@ def test_counts_by_rates_are_per_iteration() -> None:
     assert third[:5] == ["flow", "m1", "", "1,000,000", "bytes"]
     assert third[6:] == ["1 ms", ""]
     assert str(table.caption).startswith("waited for: 1.5 s of 5 s, the critical path")
+
+
+def test_figures_of_systems_have_so_many_digits() -> None:
+    row = row_of("a", 1.0, 12345.678)
+    assert rows_of(systems_table([row]))[0][-1] == "12,350"
+    run = Run(makespan=1.23456789, makespan_error=0.1)
+    row = row_of("a", 1.0, makespans={0: 2.3456789}, run=run)
+    (table,) = runs_of_rows([row])
+    assert rows_of(table)[0][1:3] == ["2.3457 s", "1.2346 s"]
+    row = row_of("a", 1.0, setup={"seconds": 1.23456789})
+    assert rows_of(limits_table([row]))[0][2] == "1.23 s"
+
+
+@pytest.mark.parametrize(
+    ("places", "usual", "device", "line"),
+    [
+        (None, "host", 1.0, None),
+        ("host", "device", 1.0, None),
+        (
+            None,
+            "device",
+            None,
+            "device; a device collects in line at job.rates.collect, s",
+        ),
+        (
+            "device",
+            "host",
+            2.0,
+            "device; a device collects in line at job.rates.collect_d",
+        ),
+    ],
+)
+def test_where_features_lie_is_told_of_devices(
+    places: Any, usual: str, device: Any, line: str | None, monkeypatch: Any
+) -> None:
+    """As the file states it, or as the system has them."""
+
+    class Section(SimpleNamespace):
+        pass
+
+    monkeypatch.setattr(module, "TrainingSection", Section)
+    rates = SimpleNamespace(collect_device=device)
+    job: Any = Section(features=places, usual_features=usual, rates=rates)
+    told = module._say_device(job)
+    assert (told == "") == (line is None)
+    assert f"job.features: {line or ''}" in told or line is None
+    job.rates = None
+    assert module._say_device(job) == (
+        "" if line is None else "job.features: device; a device collects in line"
+    )
+    other: Any = SimpleNamespace()
+    assert module._say_device(other) == ""
+
+
+def test_a_refused_row_stands_beside_none() -> None:
+    """Rows of JSON are beside the first of their class, of whole graphs as well."""
+    rows = [row_of("a", 4.0), refused("b"), row_of("c", 1.0)]
+    assert [row.get("change") for row in answers_json(rows)] == [0.0, None, -0.75]

@@ -191,6 +191,39 @@ def test_values_come_of_the_member_that_gave_them() -> None:
     assert [*pairs.values()] == [[2.0 + 4.0j]] * 3
 
 
+def columns_of(rank: Rank) -> dict[str, Any]:
+    """Bring and take transposed matrices, in groups of gloo and of nccl."""
+    group = rank.group([0, 1])
+    number = 10.0 * rank.number
+    given = (torch.arange(6.0).view(2, 3) + number).t()
+    taken = [torch.zeros(2, 3).t() for _ in range(2)]
+    group.allgather([taken], [given]).wait()
+    sums = [given.clone(), torch.ones(1)]
+    group.allreduce_coalesced(sums).wait()
+    nccl = rank.group([0, 1], "nccl")
+    stacked = torch.zeros(2, 2)
+    nccl.all_gather_single(stacked, torch.tensor([number, 1.0])).wait()
+    flat = torch.zeros(4)
+    nccl.all_gather_single(flat, torch.tensor([[number], [1.0]])).wait()
+    return {
+        "taken": [tensor.tolist() for tensor in taken],
+        "sums": [*sums[0].reshape(-1).tolist(), *sums[1].tolist()],
+        "stacked": stacked.tolist(),
+        "flat": flat.tolist(),
+    }
+
+
+def test_matrices_are_taken_by_their_rows_however_they_lie() -> None:
+    """Groups of nccl count elements alone."""
+    held = run_in_threads(columns_of, [NIC] * 2).values
+    rows = [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    assert held[0] == held[1]
+    assert held[0]["taken"] == [rows, [[10 + n for n in row] for row in rows]]
+    assert held[0]["sums"] == [10.0, 16.0, 12.0, 18.0, 14.0, 20.0, 2.0]
+    assert held[0]["stacked"] == [[0.0, 1.0], [10.0, 1.0]]
+    assert held[0]["flat"] == [0.0, 1.0, 10.0, 1.0]
+
+
 def messages(rank: Rank) -> Any:
     """Send of ranks 1 and 2 to 0, which takes the second tag first."""
     group = rank.group(THREE)
@@ -522,6 +555,11 @@ def refusals(rank: Rank) -> list[str]:
         lambda: group.allreduce([torch.zeros(1)], SimpleNamespace(reduceOp="XX")),
         lambda: group.scatter([torch.zeros(1)], [[torch.zeros(2)]], options(0)),
         lambda: rank.end.sleep(-1.0),
+        lambda: group.allreduce([torch.zeros(2).to_sparse()]),
+        lambda: group.reduce_scatter_single(torch.zeros(2), torch.zeros(1, 2)),
+        lambda: group.allreduce(
+            [torch.zeros(1, dtype=torch.int8)], options(operation="AVG")
+        ),
     ]
     told = []
     for ask in asked:
@@ -548,6 +586,9 @@ def test_what_a_group_does_not_take_is_refused_before_it_is_sent() -> None:
         "gloo has no reduction XX",
         "invalid tensor size at index 0 (expected (1,), got (2,))",
         "sleep length must be non-negative",
+        "sums of sparse tensors are not modelled",
+        "of (1, 2) each of 1 members is to have a part, found (2,)",
+        "can't be cast to",
     ]
     for line, expected in zip(told, words, strict=True):
         assert expected in line

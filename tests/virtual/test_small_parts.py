@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -16,14 +17,22 @@ import pytest
 from emu.errors import RunError, ScenarioError
 from emu.interchange.workload import Workload
 from emu.scenario.scenario_file import load_lab
-from emu.virtual import message_costs
+from emu.virtual import message_costs, stall_watch
 from emu.virtual import rank_exits as exits
 from emu.virtual.call_group import CallForm, CallGroup, MadeCall
 from emu.virtual.calls import Call, Mismatch, check_alike, script_of
+from emu.virtual.cluster_server import Event, RankRecord, routes_between
 from emu.virtual.gloo_operations import Receive, Send
 from emu.virtual.gloo_transport import MessageNetwork, Wire, write_steps
 from emu.virtual.launch import Node, plan_ranks
-from emu.virtual.recorded_messages import MessageTasks, RecordedCall, _Message, _Pair
+from emu.virtual.recorded_job import _RankTasks
+from emu.virtual.recorded_messages import (
+    MessageTasks,
+    RecordedCall,
+    _Message,
+    _Pair,
+    _place_of,
+)
 from emu.virtual.recorded_messages import _Post as Posted
 from emu.virtual.run_virtual import (
     Settings,
@@ -506,3 +515,182 @@ def test_a_rank_counts_its_memory_and_threads() -> None:
     assert figures["threads"] == threading.active_count()
     assert 1e7 < figures["memory"] < 1e11
     assert figures["cpu"] > 0.1
+
+
+def test_a_way_has_the_latencies_of_its_links_and_who_takes_its_frames() -> None:
+    """Members 0 and 1 are on machines 4 and 5, and need 1 and 2 ms for a frame."""
+
+    class Links(dict[int, Any]):
+        def route(self, source: int, destination: int) -> tuple[int, ...]:
+            return (source, destination)
+
+    links: Any = Links(
+        {4: SimpleNamespace(latency=0.5), 5: SimpleNamespace(latency=0.25)}
+    )
+    route = routes_between(links, [4, 5], [0.001, 0.002])
+    assert route(0, 1) == ((4, 5), 0.752)
+    assert route(1, 0) == ((5, 4), 0.751)
+
+
+@pytest.mark.parametrize(("ranks", "roots"), [(4, (0, 3)), (6, (0, 5)), (5, (0, 1))])
+def test_the_second_tree_is_mirrored_or_shifted(
+    ranks: int, roots: tuple[int, int]
+) -> None:
+    """A root has one lane of its tree, where all others have one up and one down."""
+    transport = Transport(("tree",))
+    call = Call("allreduce", {"size": 4096}, "")
+    for channel, root in enumerate(roots):
+        counts = []
+        for rank in range(ranks):
+            lanes = transport.lanes(call, rank, ranks)
+            counts.append(sum(lane.channel == channel for lane in lanes))
+        assert counts == [1 if rank == root else 2 for rank in range(ranks)]
+
+
+def test_ends_of_a_chain_only_give_or_take() -> None:
+    """Four ranks from 2 on: 2 gives, 3 and 0 hand on, 1 takes."""
+    transport = Transport(("ring",))
+    call = Call("broadcast", {"size": 8, "root": 2}, "")
+    kinds = {0: "gives", 1: "takes"}
+    doings = []
+    for rank in range(4):
+        (lane,) = transport.lanes(call, rank, 4)
+        rows = lane.steps.rows.tolist()
+        doings.append([(kinds[kind], peer) for kind, peer, _ in rows if kind in kinds])
+    assert doings == [
+        [("takes", 3), ("gives", 1)],
+        [("takes", 0)],
+        [("gives", 3)],
+        [("takes", 2), ("gives", 0)],
+    ]
+
+
+def test_messages_that_the_run_did_not_write_come_last() -> None:
+    pair: Any = None
+    posts = [
+        Posted(1.0, number, "", "send", place) for number, place in enumerate((3, 0, 1))
+    ]
+    messages = [_Message(pair, post, post) for post in posts]
+    assert [message.send.place for message in sorted(messages, key=_place_of)] == [
+        1,
+        3,
+        0,
+    ]
+
+
+def test_a_receive_of_anyone_is_played_as_one_of_its_sender() -> None:
+    """Member 1 sent it; what nobody sent is no part of the job."""
+    group = CallGroup([0, 1, 2])
+    workload = Workload("w", [])
+    tasks = MessageTasks(workload, [group])
+    call = made(group, 0, 3, "recv_anysource", peer=None, tag=3)
+    call.source = 1
+    tasks.add_call(RecordedCall(call, "r0.0", "r0.end0"))
+    (key,) = tasks._receives
+    assert key[1:3] == (1, 0)
+    assert [task["name"] for task in workload.tasks] == ["r0.end0"]
+
+
+@pytest.mark.parametrize(("ended", "is_there"), [(4.0, True), (float("inf"), False)])
+def test_a_call_that_has_not_ended_is_waited_for_by_nobody(
+    ended: float, *, is_there: bool
+) -> None:
+    group = CallGroup([0, 1])
+    for kind in ("allgather", "recv_anysource"):
+        workload = Workload("w", [])
+        messages = MessageTasks(workload, [group])
+        machine: Any = SimpleNamespace(speed=1.0, cpu=None)
+        call = made(group, 0, 0, kind, peer=None, tag=0)
+        call.ended = ended
+        call.source = 1
+        events = [
+            Event("post", 1.0, call),
+            Event("wait", 2.0, names=[0]),
+            Event("go", 5.0),
+        ]
+        record = RankRecord(events, end=6.0)
+        tasks = _RankTasks(workload, messages, 0, record, machine)
+        tasks.add()
+        names = [task["name"] for task in workload.tasks]
+        is_played = is_there or kind == "allgather"
+        assert ("r0.end0" in names) == is_played
+        waits = [row for row in workload.flows if row["from"] == "r0.end0"]
+        assert [row["to"] for row in waits] == ["r0.2"] * is_there
+        # What no call ends is time of its own: 4 s from the wait on, or 1 from its end.
+        last = next(task for task in workload.tasks if task["name"] == "r0.2")
+        assert last["time"] == ("1 s" if is_there else "4 s")
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_clock_of_several_cores_notes_the_ends_of_threads(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="ranks need torch")
+    from emu.virtual.rank.rank_clock import RankClock
+    from emu.virtual.rank.thread_cpu import ThreadCpu
+
+    noted: list[int] = []
+    monkeypatch.setattr(ThreadCpu, "note_ends", lambda _: noted.append(1))
+    RankClock(1.0, None, cores)
+    assert len(noted) == cores - 1
+
+
+def test_costs_of_another_version_are_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of this version are kept, whatever they are."""
+    texts = [json.dumps({"per_byte": 2.0, "per_frame": 3.0})]
+    outcome = SimpleNamespace(returncode=0, stdout=texts[0])
+    calls: list[int] = []
+
+    def run(*_: Any, **__: Any) -> Any:
+        calls.append(1)
+        return outcome
+
+    monkeypatch.setattr(message_costs, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setattr(message_costs, "version", lambda _: "9.9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    costs = message_costs.costs_of_host()
+    assert (costs.per_byte, costs.per_frame, costs.torch) == (2.0, 3.0, "9.9")
+    assert message_costs.costs_of_host() == costs
+    assert len(calls) == 1
+    monkeypatch.setattr(message_costs, "version", lambda _: "9.10")
+    assert message_costs.costs_of_host().torch == "9.10"
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("operations", "dtype"), [(["AVG"], "int8"), (["MAX"], "complex64")]
+)
+def test_a_reduction_that_a_type_has_not_is_refused(
+    operations: list[str], dtype: str
+) -> None:
+    torch = pytest.importorskip("torch", reason="ranks need torch")
+    from emu.virtual.rank.sums import check_reduction
+
+    for operation in operations:
+        with pytest.raises(RuntimeError):
+            check_reduction(getattr(torch, dtype), operation)
+        check_reduction(getattr(torch, dtype), "SUM")
+        check_reduction(torch.float32, operation)
+
+
+def test_a_stall_is_of_a_rank_that_used_nothing_since_the_last_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where all of them sleep for a minute the run ends; one that runs begins anew."""
+    uses = {7: ("S", "1"), 8: ("S", "1")}
+    now = [100.0]
+    monkeypatch.setattr(stall_watch, "_cpu_use", uses.__getitem__)
+    monkeypatch.setattr(stall_watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    watch = stall_watch.StallWatch({0: 7, 1: 8})
+    assert watch.look([0, 1]) == set()
+    assert watch.look([0, 1]) == {0, 1}
+    uses[8] = ("S", "2")
+    now[0] = 150.0
+    assert watch.look([0, 1]) == {0}
+    now[0] = 210.0
+    assert watch.look([0, 1]) == {0, 1}
+    now[0] = 210.5
+    with pytest.raises(RunError, match="rank 0, 1 waited 60 s"):
+        watch.look([0, 1])

@@ -258,7 +258,8 @@ def training_data(path: Path) -> list[Charts]:
 
     Each is ``{"figure", "points": [[time, task, iteration, value]], "means": [[time,
     value]]}``: means over the tasks of an iteration, at the time of the last of them.
-    A last line that was cut off is left out.
+    A last line that was cut off is left out, and so is what is no number, as the loss
+    of a training that has diverged: JSON has none, and a chart no place for it.
 
     Raises DataError when the file cannot be read.
     """
@@ -293,20 +294,18 @@ def _read_points(path: Path) -> dict[str, list[Point]]:
                 iteration=int(row["iteration"]),
                 value=float(row["value"]),
             )
-            if figure == "loss" or "accuracy" in figure:
+            is_shown = figure == "loss" or "accuracy" in figure
+            if is_shown and math.isfinite(point.value):
                 points_by_figure[figure].append(point)
 
     return points_by_figure
 
 
 def _means(points: Sequence[Point]) -> list[list[float]]:
-    """Return time and mean value of every iteration, of values that are finite."""
+    """Return time and mean value of every iteration."""
     by_iteration = defaultdict[int, list[Point]](list)
     for point in points:
-        # One worker that diverged would make the mean of all no number, and JSON has
-        # none.
-        if math.isfinite(point.value):
-            by_iteration[point.iteration].append(point)
+        by_iteration[point.iteration].append(point)
 
     means = []
     for _, group in sorted(by_iteration.items()):
