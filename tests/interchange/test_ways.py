@@ -62,19 +62,8 @@ def test_what_a_machine_alone_sends_and_receives_over_is_its_nic() -> None:
     }
     keys = cluster_keys(topology_of(wires, routes, *"abc"))
     a, b, c = keys["machines"]
-    assert (
-        a
-        == {
-            "name": "a",
-            "nic": {
-                "in": "20 B/s",
-                "out": "10 B/s",
-                "latency": {"in": "0 s", "out": "500 ms"},
-            },
-        }
-        or a["nic"]["latency"]["out"] == "500 ms"
-    )
-    assert (a["nic"]["in"], a["nic"]["out"]) != (a["nic"]["out"], a["nic"]["in"])
+    assert (a["nic"]["in"], a["nic"]["out"]) == ("20 B/s", "10 B/s")
+    assert a["nic"]["latency"]["out"] == "500 ms"
     assert b["nic"]["latency"]["in"] == "250 ms"
     assert c == {"name": "c", "nic": "none"}
     assert [link["name"] for link in keys["links"]] == ["core", "c both"]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-import threading
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -436,85 +433,6 @@ def test_a_call_that_was_waited_for_blocks_no_other() -> None:
     tasks.note_wait(recorded)
     tasks.note_wait(recorded)
     assert tasks._open == defaultdict(list, {(group, 0): [], (group, 1): [recorded]})
-
-
-def test_lines_of_a_rank_are_told_when_they_end(tmp_path: Path) -> None:
-    """Every text goes to the log at once; a mark is in a line that is whole."""
-    pytest.importorskip("torch", reason="ranks need torch")
-    from emu.virtual.rank.rank_main import LineReports
-
-    log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
-    told: list[tuple[str, ...]] = []
-    reports = LineReports("step", lambda *words: told.append(words), log)
-    assert reports.write("a st") == 4
-    assert told == []
-    assert reports.write("ep 1\nb\nc step") == 13
-    assert told == [("line", "a step 1"), ("mark",), ("line", "b")]
-    assert reports.fileno() == log
-    assert reports.writable()
-    os.close(log)
-    assert (tmp_path / "log").read_text() == "a step 1\nb\nc step"
-    plain = LineReports(
-        "", lambda *words: told.append(words), os.open(os.devnull, os.O_WRONLY)
-    )
-    plain.write("step\n")
-    os.close(plain.fileno())
-    assert told[3:] == [("line", "step")]
-
-
-PROGRAMS = {
-    "well": ("import sys; sys.exit(0)", ""),
-    "plain": ("x = 1", ""),
-    "text": ("import sys; sys.exit('no data')", "no data"),
-    "status": ("import sys; sys.exit(3)", "exit status 3, its last line was 'last'"),
-    "error": ("x = 1\nraise ValueError('a\\nb')", "ValueError: a, at error.py:2"),
-    "bare": ("raise KeyboardInterrupt", "KeyboardInterrupt, at bare.py:1"),
-    "words": ("import sys; sys.exit(' '.join(sys.argv[1:]))", "x y"),
-    "beside": ("import words_beside", "ImportError: of it, at words_beside.py:1"),
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("as_module", [False, True])
-def test_a_program_that_ends_badly_says_why(
-    name: str, *, as_module: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its path, or as a module of the folder that it is started in."""
-    pytest.importorskip("torch", reason="ranks need torch")
-    from emu.virtual.rank.rank_main import RankProcess
-
-    text, problem = PROGRAMS[name]
-    (tmp_path / f"{name}.py").write_text(text)
-    (tmp_path / "words_beside.py").write_text("raise ImportError('of it')")
-    (tmp_path / "log").write_text("first\nlast\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["emu"])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "words_beside", raising=False)
-    start = ["-m", name] if as_module else [str(tmp_path / f"{name}.py")]
-    rank = {
-        "environment": {"RANK": "4"},
-        "command": [*start, "x", "y"],
-        "log": str(tmp_path / "log"),
-    }
-    process = RankProcess({}, rank)
-    assert process._number == 4
-    assert process._run_program() == problem
-    assert Path(sys.path[0]) == tmp_path
-    (tmp_path / "log").write_text("")
-    if name == "status":
-        assert process._run_program() == "exit status 3"
-
-
-def test_a_rank_counts_its_memory_and_threads() -> None:
-    pytest.importorskip("torch", reason="ranks need torch")
-    from emu.virtual.rank.rank_main import RankProcess
-
-    figures = RankProcess({}, {"environment": {"RANK": "0"}})._count(2.5)
-    assert figures["own_cpu"] == 2.5
-    assert figures["threads"] == threading.active_count()
-    assert 1e7 < figures["memory"] < 1e11
-    assert figures["cpu"] > 0.1
 
 
 def test_a_way_has_the_latencies_of_its_links_and_who_takes_its_frames() -> None:
