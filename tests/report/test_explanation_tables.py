@@ -243,6 +243,9 @@ def test_pins_count_the_tasks_that_they_hold() -> None:
         "3 iterations, credit window 4, 2 of 3 tasks pinned, rates by oes"
     )
     assert "pinned" not in job_line(job, pins=["x"])
+    together = replace(tasks[2], process="p")
+    job = Job((*tasks[:2], together), (Edge(0, 1),), 3)
+    assert "1 of 3 tasks pinned" in job_line(job, pins=["p"])
 
 
 def test_a_placement_on_chosen_machines_is_best_there() -> None:

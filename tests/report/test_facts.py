@@ -553,6 +553,10 @@ def test_a_lower_bound_stands_beside_the_makespan() -> None:
         "out): within 25 %"
     )
     assert len(run_facts({"gap": None})) == 1
+    cost = {"servers": 3.0, "lambdas": 0.0, "parameter_servers": 0.0, "total": 3.0}
+    assert told(run_facts({"cost": cost | {"value": None}}))[1:] == [
+        "cost 3 $ servers 3 $"
+    ]
 
 
 def test_figures_have_so_many_digits() -> None:

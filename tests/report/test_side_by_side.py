@@ -417,7 +417,10 @@ def test_the_table_of_runs_shows_each_figure_in_its_column() -> None:
     virtual = run_of("e", simulated=5.0, result={"virtual": {"makespan": 4.5}})
     both = runs_table([virtual, run_of("f", 3.0, policy="fifo")])
     assert heads_of(both)[2] == "virtual or emulated"
-    assert [row[2] for row in rows_of(both)] == ["4.5 s", "3 s"]
+    assert [row[2:5] for row in rows_of(both)] == [
+        ["4.5 s", "", "0 %"],
+        ["3 s", "", "-40 %"],
+    ]
 
 
 def test_a_run_without_schedules_says_what_it_lacks() -> None:

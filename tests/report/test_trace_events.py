@@ -54,7 +54,7 @@ def by_hand() -> Schedule:
     return simulate(problem, Realization(times, volumes), record_rates=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def events() -> list[Event]:
     """Return the events of that schedule."""
     return [*trace_events({"simulated": by_hand()})]
