@@ -88,11 +88,12 @@ def test_a_sweep_is_drawn_over_its_first_key_of_numbers() -> None:
     keys = ["rule", "one", "size"]
     assert curves._key_of_numbers(rows, keys) == "size"
     assert curves._key_of_numbers(rows, keys[:2]) is None
-    assert curves._group_makespans(rows, ["rule", "one"], "size", by_number=True) == {
+    group = curves._group_values
+    assert group(rows, "makespan", ["rule", "one"], "size", by_number=True) == {
         "oes, 1": {20.0: [4.0, 6.0], 10.0: [3.0]},
         "fifo, 1": {10.0: [9.0]},
     }
-    assert curves._group_makespans(rows, ["rule"], None, by_number=False) == {
+    assert group(rows, "makespan", ["rule"], None, by_number=False) == {
         "oes": {"makespan": [4.0, 6.0, 3.0]},
         "fifo": {"makespan": [9.0]},
     }

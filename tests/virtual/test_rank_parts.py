@@ -267,8 +267,8 @@ def test_a_share_that_is_allowed_is_no_reason(scale: float) -> None:
         steps=[],
         busiest=round(scale * MOST / COPYING),
         computed=1.0,
-        small_calls=0,
-        children_cpu=0.0,
+        small_calls=30,
+        children_cpu=MOST,
         cpu=1.0,
         stalls=0,
         others=0.1,
@@ -287,6 +287,19 @@ def test_what_a_rank_says_is_no_earlier_than_what_it_said() -> None:
     clocks.say(0, 9.0, lambda: None)
     assert clocks.ranks[0].clock == 9.0
     assert len(clocks._due) == 1
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind", "room"),
+    [("ring", "broadcast", 8), ("ring", "allreduce", 4), ("tree", "allreduce", 8)],
+)
+def test_a_receiver_has_room_for_a_buffer(algorithm: str, kind: str, room: int) -> None:
+    """Of 64 MiB so many pieces may come before the first is handed on."""
+    call = Call(kind, {"size": 1 << 26, "root": 0, "element": 4}, "")
+    lanes = Transport((algorithm,)).lanes(call, 1, 2)
+    kinds = [lane.steps.rows[:, 0].tolist() for lane in lanes]
+    ahead = {rows[: rows.index(2)].count(1) for rows in kinds if rows[0] == 1}
+    assert ahead == {room}
 
 
 @pytest.mark.parametrize(
