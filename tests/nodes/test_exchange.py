@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -200,3 +201,21 @@ def test_what_is_too_short_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Step, "payload", short)
     with pytest.raises(NodeMisbehaved, match="sent 5 bytes, not the 1024 of its"):
         drive(job_with("reduce_scatter", "direct", 4)[0])
+
+
+@pytest.mark.parametrize(("length", "is_copied"), [(4, False), (6, True)])
+def test_a_chunk_that_fills_its_row_is_sent_without_a_copy(
+    length: int, *, is_copied: bool
+) -> None:
+    """A longer row has bytes of the pool behind the chunk."""
+    chunk = np.array([1, 2, 3, 4], np.uint8)
+    step: Any = SimpleNamespace(
+        _sends={5: Send(0, 1, 2, 3)},
+        _rows={5: [0, length]},
+        _pool=np.array([7, 8, 9], np.uint8),
+    )
+    output: Any = SimpleNamespace(edge=5)
+    body = Step.payload(step, output, 1, {2: chunk})["bytes"]
+
+    assert body.tolist() == [1, 2, 3, 4, 7, 8][:length]
+    assert np.shares_memory(body, chunk) is not is_copied

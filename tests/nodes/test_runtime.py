@@ -469,11 +469,15 @@ async def test_every_edge_leaves_by_a_port_of_its_own(
     assert not options["encrypted"]
 
 
-@pytest.mark.parametrize(("program", "threads"), [(TIMED, 0), ("x:X", 1)])
+@pytest.mark.parametrize(
+    ("programs_of_tasks", "threads"),
+    [([TIMED], 0), (["x:X"], 1), ([TIMED, "x:X"], 1)],
+)
 async def test_programs_that_load_nothing_are_made_without_a_thread(
-    program: str, threads: int, monkeypatch: pytest.MonkeyPatch
+    programs_of_tasks: list[str], threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = replace(process_spec("w0", process_task(program)), host=HOST)
+    tasks = map(process_task, programs_of_tasks)
+    spec = replace(process_spec("w0", *tasks), host=HOST)
     process = runtime.NodeProcess(spec, runtime.Surroundings({}), Line([spec]))
     made_in: list[str] = []
 
