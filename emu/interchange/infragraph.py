@@ -138,8 +138,6 @@ def _kind_of(component: Reading) -> str:
     """Return the type of a component; of one that is none of the usual, its own."""
     kind = component.text("choice", "") or component.text("type")
     # Since version 1 the key that ``choice`` names may hold the type.
-    if kind not in component:
-        return kind
     content = component.part(kind)
     return content.text("type", kind)
 
@@ -437,12 +435,14 @@ def _links(reading: Reading) -> Links:
 def _amount(physical: Reading, key: str) -> float:
     """Return bytes per second, or seconds; 0 where nothing is stated."""
     amount = physical.part(key)
-    units = [unit for unit in amount.keys() if unit in _UNITS]  # noqa: SIM118
-    # Without a choice the only key that is a unit says it.
-    only_unit = units[0] if units else ""
-    choice = amount.text("choice", only_unit)
-    if not choice:
+    choice = amount.text("choice", "")
+    units = [choice] if choice else [unit for unit in _UNITS if unit in amount]
+    if not units:
         return 0.0
+    if len(units) > 1:
+        names = " and ".join(units)
+        raise ValueError(f"{key} is in {names}, write one of them as its choice")
+    choice = units[0]
     if choice not in _UNITS:
         known = ", ".join(_UNITS)
         raise ValueError(f"{key} is in {choice!r}, write {known}")
@@ -465,12 +465,14 @@ def _expand(stated: str, count: int) -> Iterator[str]:
         words = [int(word) if word else None for word in bound_texts]
         bounds = [word or 0 for word in words[:2]]
         # Python cuts a slice beyond the end short without a word: links went missing.
-        if max(bounds) > count:
-            raise ValueError(f"found {stated!r}, and there are {count}")
+        is_within = all(-count <= bound <= count for bound in bounds)
         selection = slice(*words)
-        numbers = numbers[selection]
+        numbers = numbers[selection] if is_within else []
     elif slice_text:
         number = int(slice_text)
-        numbers = [numbers[number]]
+        numbers = [numbers[number]] if -count <= number < count else []
 
+    # Of none an edge would go missing.
+    if slice_text and not numbers:
+        raise ValueError(f"found {stated!r}, and there are {count}")
     return (f"{name}.{number}" for number in numbers)

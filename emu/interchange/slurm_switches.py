@@ -109,6 +109,10 @@ def _expand(hostlist: str) -> Iterator[str]:
 
     Raises ValueError when brackets do not hold ranges, or there are too many names.
     """
+    # A bracket that is open, or closed twice, would part one name in two.
+    between_parts = _PART.sub("", hostlist)
+    if "[" in between_parts or "]" in between_parts:
+        raise ValueError(f"found {hostlist!r:.40}, write names as tux[0-5,12]")
     count = 0
     for part in _PART.findall(hostlist):
         names = [""]
@@ -137,6 +141,8 @@ def _numbers(ranges: str) -> Iterator[str]:
         digits = match[1]
         first = int(digits)
         last = int(match[2] or digits)
+        if last < first:
+            raise ValueError(f"found [{ranges:.40}], write the lower number first")
         if last - first > 2 * MOST_MACHINES:
             raise ValueError(f"[{ranges:.40}] are more machines than are read")
 

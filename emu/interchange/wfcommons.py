@@ -135,8 +135,11 @@ class _Workflow:
     def _read_machine(self, row: Reading) -> Data:
         row.ignore(*_ABOUT_MACHINE)
         name = row.text("nodeName")
+        if name in self._places:
+            raise self._error(f"has two machines called {name!r}")
         number = len(self._places)
-        place = self._places.setdefault(name, f"m{number}")
+        place = f"m{number}"
+        self._places[name] = place
         machine: Data = {"name": place}
         cpu = row.part("cpu")
         cpu.ignore("vendor")
