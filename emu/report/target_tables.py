@@ -127,7 +127,7 @@ def _say_first(rows: Sequence[Answer]) -> Iterator[str]:
 
 def _may_be_first(row: Answer, best: Answer) -> bool:
     """Return True where the steps of two rows may be such that the other is first."""
-    if not (row.trend or best.trend) or row.trend == best.trend:
+    if row.trend == best.trend:
         return False
     least = row.makespan
     if row.trend:

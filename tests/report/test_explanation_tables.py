@@ -325,6 +325,10 @@ def test_a_step_is_pasted_as_lines_of_a_scenario() -> None:
     text = placement_text(step_of(1.0, edit=of_jobs, problem=problem))
     assert text.splitlines()[:2] == ["jobs:", "- {name: a}"]
     assert "name: b" in text
+    mixed = {"placement.policy": "explicit", **of_jobs}
+    text = placement_text(step_of(1.0, edit=mixed, problem=problem))
+    assert "- {name: a}" in text
+    assert "placement: {policy: explicit}" in text
 
 
 @pytest.mark.parametrize(
@@ -380,6 +384,8 @@ def test_changes_after_moves_are_shares_of_what_the_moves_leave() -> None:
     table = improvements(explanation, 5)
     assert rows_of(table) == [["NIC", "6 s", "-40 %", "█" * 8]]
     assert table.caption == "0 changes would not"
+    explanation.improvements = (improvement("NIC", 3.0, 7.0),)
+    assert rows_of(improvements(explanation, 5)) == [["NIC", "3 s", "-70 %", "█" * 14]]
 
 
 def test_causes_name_who_holds_a_flow_back_or_which_pool_a_task(

@@ -221,6 +221,8 @@ def test_a_ranking_is_by_pace_and_class() -> None:
             "train on 10 to 2,000 seeds per iteration."
         )
     ]
+    rows[0].seeds_per_step = None
+    assert next(ranking(rows)).endswith("train on 0 to 2,000 seeds per iteration.")
     rows[0].samples_per_second = rows[2].samples_per_second = float("inf")
     assert "c is as fast as a" in next(ranking([rows[2], rows[0]]))
 
@@ -244,7 +246,10 @@ def test_a_ranking_is_by_pace_and_class() -> None:
     assert scaled.startswith("Times are scaled by seeds")
 
 
-def test_what_a_row_has_otherwise_is_told_by_key() -> None:
+def test_what_a_row_has_otherwise_is_told_by_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind where it stands, and where its features lie if that is to be told."""
     scenario = SimpleNamespace(job=None)
     row = row_of(
         "b",
@@ -265,6 +270,12 @@ def test_what_a_row_has_otherwise_is_told_by_key() -> None:
         "b: job.workers: 4 (was 2)",
     ]
     assert edit_lines(refused("c")) == ["c: no room"]
+    monkeypatch.setattr(module, "_say_device", lambda _: "job.features: device")
+    assert edit_lines(row)[1:4] == [
+        "b: setup 0 us before time 0: nothing to send",
+        "b: job.features: device",
+        'b: added job.added: ["x", 1]',
+    ]
 
 
 def side_of(value: Any, best: int, *answers: Any) -> Any:
