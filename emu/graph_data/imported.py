@@ -242,8 +242,10 @@ def _read_file(
     is_text = not is_folder and path.suffix not in _READERS
     # Told at once: an answer that does nothing would look as if it had.
     answers = {options.columns, options.header, options.bipartite}
-    if not is_text and answers != {None}:
-        problem = "is no text: leave --columns, --header and --bipartite out"
+    has_answers = answers != {None} or options.neighbours
+    if not is_text and has_answers:
+        problem = "is no text: leave --columns, --header, --bipartite and "
+        problem += "--neighbours out"
         raise DataError(problem, path=str(path))
     if description is not None:
         return dgl_file.read_partitions(description, choices)
@@ -266,8 +268,8 @@ def _read_file(
 def _read_text(path: Path, options: TableOptions) -> FoundGraph:
     answers = {options.columns, options.header}
     if matrix_files.is_matrix(path):
-        if answers != {None}:
-            problem = "is MatrixMarket: leave --columns and --header out"
+        if answers != {None} or options.neighbours:
+            problem = "is MatrixMarket: leave --columns, --header and --neighbours out"
             raise DataError(problem, path=str(path))
         return matrix_files.read_matrix(path, options)
 

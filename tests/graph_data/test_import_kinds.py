@@ -501,7 +501,7 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
     ("mtx, dense", {"a.mtx": "%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0"
      "\n"}, UP, "matrix coordinate is read"),
     ("triples of a knowledge graph", {"train.txt": "/m/1\tlives in\t/m/2\n/m/3\tlives "
-     "in\t/m/2\n"}, {**UP, "header": False}, "--columns 1,3.*--columns 1,2"),
+     "in\t/m/2\n"}, {**UP, "header": False}, "--columns 1,2.*--columns 1,3"),
     ("relations between numbers", {"t.tsv": "0\tcites\t1\n1\tcites\t2\n"}, UP,
      "begins with '0 cites 1'.*--columns 1,3"),
     ("a kind before each edge", {"t.txt": "e 1 2\ne 2 3\ne 3 4\n"}, UP,

@@ -470,7 +470,7 @@ def _join(
         prefix = f"{name}/"
         for key in parts[0].values:
             if key.startswith(prefix):
-                _, array_name, *_ = key.split("/")
+                array_name = key.removeprefix(prefix)
                 # Parts hold values of their own vertices alone, in the order of these.
                 rows = np.concatenate([part.values[key] for part in parts])
                 frame[array_name] = rows[order]

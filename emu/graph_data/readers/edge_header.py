@@ -28,8 +28,9 @@ def is_header(table: TextTable) -> bool:
     number_columns = [
         place for place, column in columns.items() if column.main_kind not in no_numbers
     ]
-    # The header may have fewer names than there are columns: the first decides.
-    is_over_numbers = any(kind_of(first[place]) == TEXT for place in number_columns)
+    # The header may have fewer names than there are columns.
+    over_numbers = [first[place] for place in number_columns if place < len(first)]
+    is_over_numbers = any(kind_of(name) == TEXT for name in over_numbers)
     if names_are_stated or has_index or is_over_numbers:
         return True
 

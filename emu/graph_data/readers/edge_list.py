@@ -50,7 +50,7 @@ _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
 #: Its second line: edges, and vertices of either side.
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
 #: Comment of SNAP with the number of edges.
-_EDGES = re.compile(r"#.*\bedges:?\s*(\d+)", re.IGNORECASE)
+_EDGES = re.compile(r"#.*\bedges:?\s*(\d[\d,]*)", re.IGNORECASE)
 #: Lines that may state sizes.
 _COMMENTS = 8
 #: For a line with more or fewer columns than those before.
@@ -152,8 +152,10 @@ def _count_stated(path: Path, column: Column) -> list[str]:
         # A note, no error: the rows are what counts.
         if match is None:
             continue
-        stated = match[1]
-        if int(stated) != column.rows:
+        # 1,049,866 as well as 1049866.
+        digits = match[1].replace(",", "")
+        stated = int(digits)
+        if stated != column.rows:
             return [f"{stated} edges are stated, {column.rows} are there"]
     return []
 
@@ -215,14 +217,15 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
     is_decided = has_header is not None or not text_table.starts_with_words(table)
     if is_decided:
         table = table.decide(header=bool(has_header))
-        wanted = _wanted_columns(table)
-        return table.with_columns(wanted)
+        wanted = _wanted_columns(table, table.names)
+        columns = table.read_ids(wanted)
+        return replace(table, columns=columns)
 
     # Read without the first row: only what is below shows whether that has names.
     number = table.lines_before + 1
     below = replace(table, lines_before=number)
-    wanted = _wanted_columns(table)
-    columns = below.read(wanted)
+    wanted = _wanted_columns(table, table.header)
+    columns = below.read_ids(wanted)
     table = replace(table, columns=columns)
     if is_header(table):
         return table.decide(header=True)
@@ -230,25 +233,30 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
         need = f"{table.width} columns"
         raise table.wrong_line(number, table.first_row, need)
     table = table.decide(header=False)
+    wanted = _wanted_columns(table, ())
+    # Words that only looked like names of ends have chosen the columns.
+    if not columns.keys() >= set(wanted):
+        columns = table.read_ids(wanted)
+        return replace(table, columns=columns)
     return text_table.put_on_top(table)
 
 
-def _wanted_columns(table: TextTable) -> list[int]:
+def _wanted_columns(table: TextTable, names: tuple[str, ...]) -> list[int]:
     """Return the columns that are read: those that are named ends, else the first."""
-    column_names = table.options.columns
-    if column_names:
-        places = []
-        for place, name in enumerate(table.header):
-            number = str(place + 1)
-            if name in column_names or number in column_names:
-                places.append(place)
+    if table.options.columns:
+        stated = [name.strip() for name in table.options.columns]
+        places = [place for place, name in enumerate(names) if name in stated]
+        # A column is stated by its name or by its number from 1.
+        numbers = [int(name) for name in stated if name.isdecimal()]
+        places += [number - 1 for number in numbers]
+        wanted = [place for place in range(table.width) if place in places]
         # One column at least: that the names are wrong is told with all of them at
         # hand.
-        return places or [0]
+        return wanted or [0]
 
     # A header goes before a comment, which may be of anything.
-    for names in (table.header, table.words_above):
-        ends = _ends_by_name(table, names)
+    for words in (names, table.words_above):
+        ends = _ends_by_name(table, words)
         if ends:
             return list(ends)
     count = min(table.width, _MOST_COLUMNS)

@@ -7,6 +7,7 @@ distinct text once.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -41,6 +42,10 @@ _ATTRIBUTES = "{"
 #: Of these the first that stands outside of quotes; else blanks. "::" is MovieLens'.
 _SEPARATORS = ("\t", ";", "|", ",", "::")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+#: Bytes that decide on the encoding of a text.
+_START = 1 << 20
+#: Name of the last column that stands for several, as that of JODIE.
+_LIST = re.compile(r"list[ _]of", re.IGNORECASE)
 #: A number that begins with a zero: an id of words, or the number without it?
 _PADDED = re.compile(rb"[\s,;|:\"]0\d")
 
@@ -110,7 +115,7 @@ class _Content(io.BufferedIOBase):
         recent = self._end + data
         if _PADDED.search(recent):
             self.has_padded = True
-        self._end = data[-1:]
+        self._end = recent[-2:]
 
         now = time.monotonic()
         is_due = now - self._last > self._pause
@@ -131,8 +136,8 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     open_content = open_gzip if is_gzip else open_input
 
     with open_content(path) as content:
-        # One MB decides on the encoding; a later byte that is not UTF-8 raises.
-        start = content.read(1 << 20)
+        # A later byte that is not UTF-8 raises.
+        start = content.read(_START)
         content.seek(0)
         stream = cast("BinaryIO", content)
         part = _Content(stream, tell, path.name)
@@ -146,11 +151,11 @@ def _encoding_of(start: bytes) -> str:
     if start.startswith(_UTF_16):
         return "utf-16"
 
-    # The last line may end within a letter.
-    end_of_last = start.rfind(b"\n") + 1
-    whole_lines = start[:end_of_last] or start
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    # What goes on behind the start may be cut within a letter.
+    is_whole = len(start) < _START
     try:
-        whole_lines.decode()
+        decoder.decode(start, is_whole)
     except UnicodeDecodeError:
         # Every byte is a letter of it: no file fails here.
         return "latin-1"
@@ -204,8 +209,8 @@ class TextTable:
         """
         names = self.first_row
         missing = self.width - len(names)
-        # The last name may stand for a list, as that of JODIE does.
-        if missing > 0 and "list" in names[-1]:
+        is_list = _LIST.search(names[-1]) is not None
+        if missing > 0 and is_list:
             empty_names = ("",) * missing
             return names + empty_names
         if missing == 1:
@@ -305,6 +310,15 @@ class TextTable:
         """
         columns = self.read(list(wanted))
         return replace(self, columns=columns)
+
+    def read_ids(self, wanted: Sequence[int]) -> dict[int, Column]:
+        """Return columns as `read` does; ids that are stated to be words as they stand.
+
+        As numbers 1.10 and 1.1 would be one. Raises DataError as `read` does.
+        """
+        if self.options.words:
+            return self._read_words(wanted)
+        return self.read(wanted)
 
     def read(self, wanted: Sequence[int]) -> dict[int, Column]:
         """Return columns by their place, over all rows.
@@ -446,6 +460,22 @@ def _narrow(numbers: Array) -> Array:
     return numbers.astype(np.int64)
 
 
+def is_comment(line: str) -> bool:
+    """Return True for a line that is a comment as a whole."""
+    bare = line.lstrip()
+    return bare.startswith(COMMENTS)
+
+
+def strip_comment(line: str, comment: str) -> str:
+    """Return a line without a comment, or braces, behind its fields."""
+    text = line.rstrip("\r\n")
+    if comment not in text and _ATTRIBUTES not in text:
+        return text
+    # Only behind a blank, and never within quotes: a#b is a word.
+    not_text = rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*'
+    return re.sub(not_text, r"\1", text)
+
+
 def split_line(
     line: str,
     separator: str | None,
@@ -455,15 +485,9 @@ def split_line(
 
     Raises csv.Error where a quote does not end.
     """
-    text = line.rstrip("\r\n")
-    bare = text.lstrip()
-    first_letter = bare[:1]
-    if first_letter in {"", *COMMENTS}:
+    if is_comment(line) or not line.strip():
         return []
-    if comment in text or _ATTRIBUTES in text:
-        # Only behind a blank, and never within quotes: a#b is a word.
-        not_text = rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*'
-        text = re.sub(not_text, r"\1", text)
+    text = strip_comment(line, comment)
 
     # A reader of csv takes 4 us per line, and one character between fields.
     if '"' not in text or separator == "::":

@@ -103,7 +103,7 @@ def read_features(
     is_numbered = table.width > 2 and table.row == numbers
     if is_numbered and not table.names:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
-    table = table.with_columns(range(table.width))
+    table = _read_all(table)
     place = choose_id(table, known, ())
     is_open = not table.names and options.ids is None
     if place is None and is_open:
@@ -128,6 +128,10 @@ def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     """Return the numbers of some columns; DataError with a line that has others."""
     first_column = chosen[0]
     first = table.columns[first_column]
+    if table.width == 1 and first.kinds[EMPTY]:
+        fields = first.fields()
+        row = fields.index("") + 1
+        raise table.error(f"row {row} is empty, it needs a number: remove it, if none")
     shape = (first.rows, len(chosen))
     values = np.empty(shape, np.float32)
     # What float32 cannot hold becomes infinite, which is refused with its line.
@@ -377,7 +381,7 @@ def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
     # Numbers may be codes in any order; which is which, only a person can say.
     if codes or may_be_codes:
         return parts_of_codes(
-            np.array(words),
+            np.array(column.fields()),
             codes=codes,
             name="",
             origin=str(table.path),
@@ -401,6 +405,9 @@ def _read_masks(
 ) -> VertexTable:
     """Return parts of which each has a column of 0 and 1, or of True and False."""
     place = choose_id(table, known, list(masks))
+    has_others = table.width > len(masks)
+    if has_others:
+        place = first_as_id(table, place, min(masks))
     parts = set(masks.values())
     if len(parts) < len(masks):
         raise table.error(f"has {len(masks)} columns of masks for one part")
@@ -446,7 +453,7 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
         if table.width != 1:
             problem = f"has {table.width} columns, an id per line is needed"
             raise table.error(problem)
-        (column,) = table.read([0]).values()
+        (column,) = table.read_ids([0]).values()
         _check_ids(table, column, 0)
         columns.append(column)
 
@@ -473,7 +480,7 @@ def lists_of_ids(
     as_words = bool(options.words)
     words: list[str] = []
     for column in columns:
-        as_words = as_words or column.main_kind == TEXT
+        as_words = as_words or column.names_words(stated=options.words)
         words += column.fields()
     # All lists numbered together: one id has one number in each.
     all_ids = Column.of(words)
@@ -523,7 +530,8 @@ def _open(path: Path, options: TableOptions) -> TextTable:
     names = table.header
     are_above_numbers = False
     for name, field in zip(names, table.second_row, strict=False):
-        if kind_of(name) == TEXT and is_number(field):
+        may_be_name = kind_of(name) == TEXT and name.lower() not in _NO_CLASS
+        if may_be_name and is_number(field):
             are_above_numbers = True
     has_index = table.first_row[0] == "" and table.width > 1
     has_names = are_above_numbers or has_index or names_vertices(names, PARTS)
@@ -536,12 +544,19 @@ def _read_all(table: TextTable) -> TextTable:
         return table.with_columns(range(table.width))
 
     # A table has no empty rows, a column may: they stand for no class.
+    words = []
     with text_table.open_lines(table.path, table.options.tell) as lines:
-        words = [
-            line.strip(' \t\r\n"')
-            for number, line in enumerate(lines, 1)
-            if number > table.lines_before and not line.startswith(table.comment)
-        ]
+        for number, line in enumerate(lines, 1):
+            if text_table.is_comment(line):
+                continue
+            if number > table.lines_before:
+                text = text_table.strip_comment(line, table.comment)
+                words.append(text.strip(' \t"'))
+            elif not table.names and not line.strip():
+                raise table.error(
+                    f"line {number} is empty, above the first row: remove it, or "
+                    "write none for a vertex that has nothing"
+                )
     # Empty lines at the end are of editors, not vertices without a class.
     while words and not words[-1]:
         words.pop()
@@ -550,7 +565,9 @@ def _read_all(table: TextTable) -> TextTable:
 
 def _check_ids(table: TextTable, column: Column, place: int) -> None:
     """Refuse a column of ids in which one is empty, or no id among numbers."""
-    are_words = table.options.words or column.main_kind == TEXT
+    are_words = table.options.words
+    if are_words is None:
+        are_words = column.main_kind == TEXT
     has_others = not are_words and set(column.kinds) != {INTEGER}
     if not column.kinds[EMPTY] and not has_others:
         return
@@ -569,6 +586,8 @@ def _ids(table: TextTable, place: int | None) -> tuple[Array | None, str]:
     if place is None:
         return None, "rows in order"
     column = table.columns[place]
+    if table.options.words:
+        column = table.read_ids([place])[place]
     _check_ids(table, column, place)
     as_words = column.names_words(stated=table.options.words)
     keys = join_columns([column], as_words=as_words)
