@@ -117,7 +117,7 @@ async def test_the_lead_alone_brings_rings_and_each_forgets_a_run_that_is_over(
 
 
 @pytest.mark.parametrize(
-    ("count", "statuses", "status"), [(1, [0], 0), (3, [0, 1, 0], 1)]
+    ("count", "statuses", "status"), [(1, [0], 0), (2, [1, 0], 1), (3, [0, 1, 0], 1)]
 )
 def test_processes_of_one_loop_share_what_is_slow_once(
     count: int, statuses: list[int], status: int, monkeypatch: pytest.MonkeyPatch
@@ -274,3 +274,16 @@ async def test_the_core_runs_timed_tasks_where_the_loop_gives_it_turns(
         assert process._ends.count_frames is None
         assert started == []
         process._timer.close()
+
+
+async def test_an_error_of_no_kind_of_emu_is_traced_and_fails_a_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def connect(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(runtime, "connect_control", connect)
+    process = process_of(process_task("x:X"))
+    process.stopped = True  # no excuse for it
+    assert await process.exit_status() == 1
+    assert "ZeroDivisionError: by nothing" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from emu.emulation.coordinator.peers import (
     Standstill,
     cause,
 )
-from emu.emulation.wire.messages import BoardReady, Listening, Message
+from emu.emulation.wire.messages import BoardReady, Listening, Message, Ready
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,
@@ -114,6 +114,37 @@ async def test_what_one_host_says_before_another_is_ready_is_kept(
     up = await waiting.messages(["p0"], "come up", Listening)
     assert up == {"p0": Listening("h", 1)}
     assert silence.waits == 1
+
+
+async def test_another_word_of_who_is_awaited_is_kept_for_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process says two things before the one that is waited for."""
+    said = [Ready({"a": "b"}), Listening("h", 1), Listening("h", 2)]
+    silence = Silence(heard=[("p0", message) for message in said])
+    monkeypatch.setattr(peers, "this_host", silence)
+    waiting = Barrier(silence.events, 1.0, Path("agent.log"))
+
+    assert await waiting.messages(["p0"], "come up", Listening) == {"p0": said[1]}
+    assert await waiting.messages(["p0"], "be ready", Ready) == {"p0": said[0]}
+    assert silence.waits == 1
+
+
+async def test_a_deadline_is_over_after_its_last_instant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Waits of 0.25 s reach a deadline of 1 s in the fourth; a fifth is past it."""
+    silence = Silence(*[0.25] * 9, heard=[])
+    assert await waits_for_one(silence, monkeypatch) == 5
+
+
+async def waits_for_one(silence: Silence, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return after how many waits a deadline of 1 s was over."""
+    monkeypatch.setattr(peers, "this_host", silence)
+    waiting = Barrier(silence.events, 9.0, Path("agent.log"))
+    with pytest.raises(DeadlineExceeded, match="waited 1 s of wall time: p0 did not"):
+        await waiting.until(lambda: ["p0"], "join", print, deadline=1.0)
+    return silence.waits
 
 
 async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

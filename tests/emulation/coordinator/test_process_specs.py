@@ -272,6 +272,21 @@ def test_processes_share_what_is_reserved(monkeypatch: pytest.MonkeyPatch) -> No
     assert sizes == all_sizes
 
 
+@pytest.mark.parametrize(("limit", "taken"), [(80, []), (81, [40]), (141, [40, 30])])
+def test_buffers_take_less_than_half_of_the_memory(
+    limit: float, taken: list[int]
+) -> None:
+    """Iterations bring 40 B, then 30 B; the third is not thought of."""
+    problem = Problem(
+        Cluster((Machine("m0", 9.0, 9.0), Machine("m1", 9.0, 9.0))),
+        Job((Task("a", "x"), Task("b", "x", program="own:Computes")), (Edge(0, 1),), 3),
+        Placement((0, 1)),
+    )
+    volumes = np.array([[40.0, 30.0, 1.0]])
+    settings = RunSettings(memory_limit=limit)
+    assert receive_sizes(problem, [1], volumes, settings) == taken
+
+
 def test_edges_have_ports_of_their_own_where_nics_are_of_the_kernel() -> None:
     problem, realization = two_machine_example(1)
     nics = cast("Any", object())

@@ -19,7 +19,8 @@ from emu.emulation.coordinator.outcome import Answers, EmulatedRun, Recorder
 from emu.emulation.coordinator.rate_record import RateRecord
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.frame_layout import FRAME_ROWS
-from emu.emulation.wire.messages import Frames, TaskEnded
+from emu.emulation.wire.messages import Finish, Frames, Message, ResultPart, TaskEnded
+from emu.errors import NodeMisbehaved
 from emu.prediction.scheduling import Scheduler
 from emu.prediction.simulation import simulate
 from emu.problem.changes import SpeedChange
@@ -226,3 +227,40 @@ def test_a_record_of_a_board_has_what_stood_there_at_every_note() -> None:
 
     assert len(expected) > 256
     assert record.rows().tolist() == expected
+
+
+def test_words_after_a_run_that_cannot_be_are_refused() -> None:
+    """A row that is cut short, another process's result, one too long, an order."""
+    problem, _ = two_machine_example(3)
+    answers = Answers(problem.job)
+    row = np.array([(1, 0, 0.5, 1.0, 10)], FRAME_ROWS).tobytes()
+    part = ResultPart(0, "x", "<f8", [1], 8, bytes(8))
+    name = problem.job.tasks[0].name
+    wrong: list[tuple[str, Message, str]] = [
+        ("g0", Frames(row, row[:-1]), "a row of the frames is cut short"),
+        ("g1", part, "g1 has results not its own"),
+        ("g0", replace(part, data=bytes(16)), f"of the result of {name}, x is longer"),
+        ("g0", Finish(), "g0 sent Finish after the run"),
+    ]
+    for process, message, words in wrong:
+        with pytest.raises(NodeMisbehaved, match=words):
+            answers.take(process, message, [0.0, 1.0])
+
+
+def test_results_are_put_together_by_task() -> None:
+    """The second task's array comes in two pieces; that of the first is cut short."""
+    problem, _ = two_machine_example(3)
+    answers = Answers(problem.job)
+    first, second = (task.name for task in problem.job.tasks[:2])
+    values = np.array([1.5, 2.5])
+    data = values.tobytes()
+    for piece in (data[:8], data[8:]):
+        part = ResultPart(1, "x", "<f8", [2], 16, piece)
+        answers.take("g1", part, [0.0, 1.0])
+    results = answers.results()
+    assert [*results] == [second]
+    assert results[second]["x"].tolist() == [1.5, 2.5]
+
+    answers.take("g0", ResultPart(0, "y", "<f8", [2], 16, data[:8]), [0.0, 1.0])
+    with pytest.raises(NodeMisbehaved, match=f"the result of {first}, y is cut short"):
+        answers.results()

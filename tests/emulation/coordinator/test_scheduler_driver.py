@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -577,3 +577,55 @@ def test_what_ends_next_is_a_fluid_or_what_was_reported() -> None:
         found.append(online.next_end)
 
     assert found == [3.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "calls_python", "boards", "alone"),
+    [
+        (False, False, 1, False),
+        (True, False, 1, True),
+        (False, True, 1, True),
+        (False, False, 0, True),
+    ],
+)
+def test_the_core_settles_where_it_knows_the_rule_and_the_boards(
+    boards: int, *, limits: bool, calls_python: bool, alone: bool
+) -> None:
+    """Not where NICs are to be told, nor where it has no board of this host."""
+    driver: Any = object.__new__(SchedulerDriver)
+    core = SimpleNamespace(count=boards)
+    driver._recorder = SimpleNamespace(board=SimpleNamespace(core=core))
+    driver._outlet = SimpleNamespace(limits=limits)
+    driver._scheduler = SimpleNamespace(calls_python=calls_python)
+    assert driver.settles_alone is alone
+
+
+@pytest.mark.parametrize("limits", [False, True])
+def test_nics_are_told_of_what_is_new_at_each_instant(*, limits: bool) -> None:
+    """Of three instants the second has nothing new."""
+    driver: Any = object.__new__(SchedulerDriver)
+    told: list[Any] = []
+    driver._outlet = SimpleNamespace(limits=limits, limit=told.append)
+    driver._limit([SimpleNamespace(news=news) for news in ("ab", "", "c")])
+    assert told == ["ab", "c"] * limits
+
+
+@pytest.mark.parametrize("watches", [False, True])
+@pytest.mark.parametrize("has_reports", [False, True])
+def test_reports_are_filed_whether_somebody_watches_or_not(
+    *, watches: bool, has_reports: bool
+) -> None:
+    driver: Any = object.__new__(SchedulerDriver)
+    flow = FlowEnded(1, 0, 2.0, 8.0)
+    filed: list[Any] = []
+    heard: list[Any] = []
+    driver._moments = []
+    driver._desk = SimpleNamespace(ends=lambda: [flow])
+    driver._outlet = SimpleNamespace(watches=watches, flow_ended=heard.append)
+    driver._recorder = SimpleNamespace(
+        has_reports=has_reports, file_report=filed.append
+    )
+    assert driver.is_watched is (watches or has_reports)
+    driver._notify()
+    assert filed == [flow] * (watches or has_reports)
+    assert heard == [flow] * watches
