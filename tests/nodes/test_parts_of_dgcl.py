@@ -286,7 +286,7 @@ def test_gradients_of_a_layer_are_those_of_its_local_rows() -> None:
     assert made._rows == {}
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("computes", [True, False])
 def test_gradients_go_back_to_the_first_layer_and_are_shared_there(
     ranks: int, monkeypatch: pytest.MonkeyPatch, *, computes: bool
@@ -307,6 +307,7 @@ def test_gradients_go_back_to_the_first_layer_and_are_shared_there(
         made._model = SimpleNamespace(backward=go_back, gradient="of the model")
     for layer in (2, 1, 0):
         made._backward(layer, 6, f"gradient {layer}")
+        assert len(shared) == (ranks > 1 and not layer)
 
     sizes = [(2, 1), (2, 1)] if computes else [(5, 5), (5, 5)]
     assert begun == [(backward(2), sizes[0]), (backward(1), sizes[1])]

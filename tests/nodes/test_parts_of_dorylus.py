@@ -295,6 +295,7 @@ def test_an_update_keeps_as_many_versions_as_may_be_in_use() -> None:
     for epoch in range(4):
         came = {1: {"gradient": rows(epoch)}, 2: {"gradient": rows(10.0)}}
         assert made.work(epoch, came)["weights"].tolist() == [[9.0]]
+        assert held[epoch].tolist() == [[9.0]]
     assert stepped == [[10.0], [11.0], [12.0], [13.0]]
     assert sorted(held) == [1, 2, 3]
 
@@ -520,3 +521,74 @@ def test_tasks_of_a_server_share_it(
     OnServer(brief, process)
     OnServer(brief, process)
     assert made == [(expected, settings, 7)]
+
+
+def test_a_part_of_a_chunk_has_no_loss_until_the_last() -> None:
+    """Of two parts each adds 2; of four chunks it is the mean that is told."""
+    process: dict[str, Any] = {"server": None}
+    found = []
+    for part in range(2):
+        made = task(
+            _Tensor,
+            "apply",
+            inputs=(edge(1, "c", "call"),),
+            last=True,
+            count=4,
+            part=part,
+            parts=2,
+            _process=process,
+        )
+        made.weights = lambda *_: Weights(rows(7.0), 3)
+        made.compute = lambda *_: Computed({}, rows(1.0), 2.0)
+        made.work(2, {1: {"ah": rows(1.0)}})
+        found.append(made.report())
+    assert found == [{}, {"loss": 16.0}]
+
+
+def test_an_update_of_attention_sends_the_weights_above_it() -> None:
+    made = task(
+        WeightUpdate,
+        job_settings={"model": {"kind": "plain_gat", "layers": 2}},
+        inputs=(edge(1, "a", "apply"), edge(2, "b", "edge_apply")),
+        _held={},
+        _weights=rows(1.0, 2.0, 3.0),
+        _most=3,
+        _optimizer=SimpleNamespace(step=lambda _: None),
+    )
+    came = {1: {"gradient": rows(1.0)}, 2: {"gradient": rows(2.0, 3.0)}}
+    assert made.work(0, came)["weights"].tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "last", "parts"),
+    [
+        ("apply", {"layer": 0}, False, (0, 1)),
+        ("apply", {"layer": 1, "part": 1}, True, (1, 2)),
+    ],
+)
+def test_a_tensor_task_knows_its_layer_and_its_part(
+    kind: str, settings: dict[str, int], parts: tuple[int, int], *, last: bool
+) -> None:
+    """Three servers of four intervals have 12 chunks; streams have two parts."""
+    job_settings = {
+        "model": {"layers": 2, "activation": "relu"},
+        "parts": 3,
+        "intervals": 4,
+        "stream": 2,
+    }
+    brief = TaskSpec("t", kind, 5, (), (), settings, job_settings)
+    made: Any = _Tensor(brief, {"initial": []})
+    assert (made.last, made.count) == (last, 12)
+    assert (made.part, made.parts) == parts
+
+
+def test_a_task_sends_while_its_edges_do_and_asks_stashes_with_nothing() -> None:
+    """Only a forward pass names the version that a stash is to have."""
+    outputs = (edge(1, "x", "answer", sent=2), edge(2, "s", "stash"))
+    for role, stashed in (("apply", {"n": 2}), ("apply_back", {})):
+        made = task(Nothing, role, outputs=outputs)
+        made.work = lambda *_: "made"
+        made.payload = lambda output, *_: {"n": output.edge}
+        assert made.run(1, {}) == {1: {"n": 1}, 2: stashed}
+        assert made.run(2, {}) == {2: stashed}
+    assert task(Nothing).end_of(3) == ANSWERS

@@ -232,3 +232,10 @@ def test_without_addresses_nothing_is_left_open(
     with pytest.raises(OSError, match="Cannot allocate"):
         create_rings(SMALLEST)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.parametrize("numbers", [[1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 3, 4, "5"]])
+def test_rings_are_four_numbers_and_nothing_else(numbers: list[object]) -> None:
+    """None, of four true numbers and a text neither."""
+    with pytest.raises(NodeMisbehaved, match="its rings are not four numbers"):
+        join_rings(os.getpid(), numbers)
