@@ -102,11 +102,13 @@ def audit_whole(
     """
     report = subject.audit(tolerance, relative, rule=rule, training=training)
     silent = list(subject.silent)
+
     if rule and _RULE not in report.checked:
         problem = "no rates are recorded"
         if subject.schedule.rates is not None:
             problem = "no scenario says which times and volumes it expects"
         silent.append(f"the rule is not asked again: {problem}")
+
     if subject.run is None:
         return report, tuple(silent)
     checks, unseen = recompute(subject.run, stated, report.checked)
