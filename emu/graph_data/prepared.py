@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import fnmatch
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,6 +47,8 @@ _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
 _MOST_MAPPED = 128
 #: Manifests that stay parsed.
 _MOST_MANIFESTS = 128
+#: Ends the name of what is being built.
+_PARTIAL = ".partial"
 
 
 # CRC-32 finds damage, not forgery, and costs little beside the reading.
@@ -279,8 +283,7 @@ def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArra
     try:
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            lock_path = folder.with_suffix(".lock")
-            with lock_path.open("w") as lock:
+            with lock_of(folder).open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it with the process
                 # Asked again: another process may have built it while this one waited.
                 if not folder.exists():
@@ -293,26 +296,52 @@ def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArra
     return PreparedArrays(folder)
 
 
+def lock_of(folder: Path) -> Path:
+    """Return the file that whoever builds a directory locks."""
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def list_finished(home: Path, pattern: str) -> list[Path]:
+    """Return the directories of a home whose names fit a pattern; none is being built.
+
+    A home holds thousands of entries, whose kind comes with the listing: `Path.glob`
+    asks for each again, and took a tenth of an advice.
+    """
+    fits = re.compile(fnmatch.translate(pattern))
+    found = []
+    try:
+        with os.scandir(home) as entries:
+            for entry in entries:
+                is_finished = not entry.name.endswith(_PARTIAL)
+                if is_finished and fits.match(entry.name) and entry.is_dir():
+                    found.append(Path(entry.path))
+    except FileNotFoundError:
+        return []
+    return found
+
+
 def forget_oldest(home: Path, pattern: str, most: int) -> None:
     """Remove all directories whose names fit a pattern but those ``most`` last used."""
-    # What is being built has a suffix.
-    times = {
-        folder: folder.stat().st_mtime
-        for folder in home.glob(pattern)
-        if folder.is_dir() and not folder.suffix
-    }
-    # By time of change, which whoever uses one sets anew. `most` is 1 or more: a slice
-    # up to -0 would be empty.
-    oldest_first = sorted(times, key=times.__getitem__)
+    folders = list_finished(home, pattern)
+    if len(folders) <= most:
+        return
+    # `most` is 1 or more: a slice up to -0 would be empty.
+    oldest_first = sorted(folders, key=_last_use)
     for folder in oldest_first[:-most]:
         shutil.rmtree(folder, ignore_errors=True)
-        lock_path = folder.with_suffix(".lock")
-        lock_path.unlink(missing_ok=True)
+        lock_of(folder).unlink(missing_ok=True)
+
+
+def _last_use(folder: Path) -> float:
+    """Return the time of change of a directory, which whoever uses it sets anew."""
+    with contextlib.suppress(OSError):  # another process may just remove it
+        return folder.stat().st_mtime
+    return 0.0
 
 
 def _build(folder: Path, build: Callable[[Path], Facts]) -> None:
     # A builder that was killed left it; the lock says that nobody works on it.
-    partial = folder.with_suffix(".partial")
+    partial = folder.with_name(f"{folder.name}{_PARTIAL}")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:

@@ -14,7 +14,7 @@ from emu.errors import DataError
 from emu.graph_data import imported
 from emu.graph_data.fetch import PUBLIC_GRAPHS
 from emu.graph_data.imported import MANIFEST, imports_home
-from emu.graph_data.prepared import PreparedArrays
+from emu.graph_data.prepared import PreparedArrays, lock_of
 from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
@@ -245,7 +245,7 @@ def clear_data(names: list[str]) -> int:
 def _remove(folder: Path) -> int:
     size = _size(folder)
     shutil.rmtree(folder)
-    folder.with_suffix(".lock").unlink(missing_ok=True)
+    lock_of(folder).unlink(missing_ok=True)
     return size
 
 

@@ -24,6 +24,7 @@ from emu.graph_data.prepared import (
     Facts,
     PreparedArrays,
     forget_oldest,
+    list_finished,
     prepare_arrays,
     write_arrays,
 )
@@ -127,7 +128,7 @@ def train_until(
     """
     home = cache_home() / "prepared"
     stem = _stem(causes)
-    for folder in home.glob(f"{stem}-*{_ENDING}"):
+    for folder in list_finished(home, f"{stem}-*{_ENDING}"):
         with suppress(DataError):  # another process may just remove it
             if (progress := extent.cut(_read(folder))) is not None:
                 return progress

@@ -14,7 +14,7 @@ import pytest
 from emu.errors import DataError
 from emu.graph_data import open_columns
 from emu.graph_data.dataset import open_dataset
-from emu.graph_data.prepared import prepare_arrays
+from emu.graph_data.prepared import forget_oldest, lock_of, prepare_arrays
 
 FORK = multiprocessing.get_context("fork")
 
@@ -146,6 +146,32 @@ def test_a_build_killed_half_way_is_made_again(tmp_path: Path) -> None:
         prepare_arrays(folder, build).array("numbers"), range(100)
     )
     assert not folder.with_suffix(".partial").exists()
+
+
+def test_the_last_used_are_kept_whatever_dots_are_in_their_names(
+    tmp_path: Path,
+) -> None:
+    """A target of 0.6 is a dot in the name of what was trained to it."""
+    home = tmp_path / "home"
+    forget_oldest(home, "*-accuracy", 1)
+    used = {"g.txt-0.6-accuracy": 30, "g-accuracy": 10, "g-0.5-accuracy": 20, "g": 5}
+    for name, seconds in used.items():
+        prepare_arrays(home / name, build)
+        os.utime(home / name, (seconds, seconds))
+    being_built = home / "g-0.7-accuracy.partial"
+    being_built.mkdir()
+
+    def kept() -> set[str]:
+        return {path.name for path in home.iterdir() if path.is_dir()}
+
+    forget_oldest(home, "*-accuracy*", 3)
+    assert kept() == {*used, being_built.name}
+    forget_oldest(home, "*-accuracy*", 2)
+    assert kept() == {*used, being_built.name} - {"g-accuracy"}
+    assert not lock_of(home / "g-accuracy").exists()
+    assert lock_of(home / "g-0.5-accuracy").exists()
+    forget_oldest(home, "*-accuracy*", 1)
+    assert kept() == {"g.txt-0.6-accuracy", "g", being_built.name}
 
 
 def failing(_partial: Path) -> dict[str, Any]:
