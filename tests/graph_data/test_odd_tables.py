@@ -299,3 +299,102 @@ def test_answers_that_a_file_does_not_need_are_refused(tmp_path: Path) -> None:
     matrix = written(tmp_path, text, "g.mtx")
     with pytest.raises(DataError, match=r"is MatrixMarket: leave .*--neighbours out"):
         import_graph(matrix, "own", table=lists)
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "note"),
+    [
+        ("0,a\n1,b\n", ["a", "b"], ""),
+        ("0,a\n1,b\n2,b\n", ["a", "b", "b"], ""),
+        ("0,0\n1,1\n2,-1\n", [0, 1, -1], ""),
+        ("0,0\n1,1\n2,1\n3,3\n", [0, 1, 1, 3], ""),
+        (
+            *("0,0\n1,1\n2,1\n3,4\n", [0, 1, 1, 2]),
+            "; classes are the 3 numbers from 0 to 4",
+        ),
+        ("0,5\n1,9\n2,9\n3,7\n", [5, 9, 9, 7], ""),  # numbered with all labels
+        ("0,a\n1,b\n2,c\n", None, "makes every vertex a class of its own by label"),
+        ("0,0\n1,1\n2,2\n", None, "makes every vertex a class of its own by label"),
+    ],
+)
+def test_classes_are_fewer_than_vertices(
+    rows: str, classes: list[Any] | None, note: str, tmp_path: Path
+) -> None:
+    """Of two vertices both may have their own; numbers up to the rows stay."""
+    path = written(tmp_path, f"id,label\n{rows}")
+    if classes is None:
+        with pytest.raises(DataError, match=note):
+            read_labels(path, TableOptions())
+        return
+    table = read_labels(path, TableOptions())
+    assert table.values.tolist() == classes
+    assert table.how == f"label, by id in id{note}"
+
+
+def test_numbers_of_columns_are_no_features(tmp_path: Path) -> None:
+    """Two columns may well begin with 0 and 1, three with names above 0, 1, 2."""
+    rows = TableOptions(ids=False)
+    two = read_features(written(tmp_path, "0 1\n5 6\n"), rows)
+    assert two.values.tolist() == [[0, 1], [5, 6]]
+    named = read_features(written(tmp_path, "a b c\n0 1 2\n5 6 7\n"), rows)
+    assert named.values.tolist() == [[0, 1, 2], [5, 6, 7]]
+    with pytest.raises(DataError, match="remove numbers of columns"):
+        read_features(written(tmp_path, "0 1 2\n5 6 7\n"), rows)
+    with pytest.raises(DataError, match="has no column of numbers: 'a b'"):
+        read_features(written(tmp_path, "a b\nc d\n"), rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_matrix"),
+    [
+        ("0 7 2 3\n7 2 3 0\n", False),
+        ("0 1 2 3 4\n1 2 3 4 0\n", True),
+        ("0 1 2 3 4\n1 2 3 4 0\n2 3 4 0 1\n", False),
+        ("5 7 6\n7 2 3\n6 3 9\n", True),
+    ],
+)
+def test_a_square_or_wide_table_may_be_a_matrix(
+    text: str, tmp_path: Path, *, is_matrix: bool
+) -> None:
+    """Symmetric, or of more than four columns; else its columns are asked about."""
+    problem = "may be a matrix" if is_matrix else "which two columns are ids"
+    with pytest.raises(DataError, match=problem):
+        edges_of(tmp_path, text)
+
+
+def test_options_name_columns_that_have_no_clear_name(tmp_path: Path) -> None:
+    """By number where a name stands twice, has a comma or a star, or is not there."""
+    text = 'w,w,"a,b",*c,,d\n1,2,3,4,5,6\n'
+    table = text_table.open_table(written(tmp_path, text), TableOptions())
+    table = table.decide(header=True)
+    columns = range(table.width)
+    assert [table.option(place) for place in columns] == [*"12345", "d"]
+    assert table.name(4) == "column 5"
+    assert table.left_out([0, None, 5]) == ("w", "a,b", "*c", "column 5")
+    assert [table.column(name, "--x") for name in ("w", "6", " d ", "1")] == [
+        0,
+        5,
+        5,
+        0,
+    ]
+    for name in ("0", "7", "e"):
+        with pytest.raises(DataError, match=f"--x names '{name}', there are 6 columns"):
+            table.column(name, "--x")
+
+
+def test_a_square_table_that_is_not_symmetric_is_a_list(tmp_path: Path) -> None:
+    """Three edges with three numbers each, of which two are ids."""
+    edges, _ = edges_of(tmp_path, "5 7 6\n7 6 3\n6 5 9\n")
+    assert edges == ["5-7", "7-6", "6-5"]
+
+
+def test_parts_are_true_or_false_and_name_a_vertex_once(tmp_path: Path) -> None:
+    """The column that holds another value is named, and the vertex that recurs."""
+    path = written(tmp_path, "train,test\n1,0\n0,1\n0,2\n")
+    with pytest.raises(DataError, match="test holds other values than 0 and 1"):
+        read_splits(path, TableOptions())
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    written(folder, "20\n10\n30\n10\n", "train.txt")
+    with pytest.raises(DataError, match="names vertex 10 2 times in train"):
+        read_splits(folder, TableOptions())
