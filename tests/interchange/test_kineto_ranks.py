@@ -12,7 +12,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.interchange import kineto_trace
-from emu.interchange.kineto import _Job, _Part, find_waits
+from emu.interchange.kineto import _Job, _Part, find_waits, read_traces
 from emu.interchange.kineto_ranges import (
     Range,
     divide,
@@ -31,6 +31,7 @@ from tests.interchange.test_kineto import (
     nccl,
     operator,
     step,
+    write_traces,
 )
 
 pytestmark = pytest.mark.usefixtures("read_here")
@@ -81,21 +82,27 @@ def test_a_name_of_an_exchange_has_its_kind(name: str, kind: str | None) -> None
     assert kind_of(name) == kind
 
 
-#: Bytes of the types of numbers, as torch and as C++ have them.
+#: Types of numbers by their bytes, as torch and as C++ have them.
 WIDTHS = {
-    8: "Double Long c10::long long_int",
-    4: "Float Int",
-    2: "Half c10::BFloat16 Short short_int c10::Half",
-    1: "Byte unsigned_char Char signed_char Bool Float8_e4m3fn Float8_e5m2",
+    8: ["Double", "Long", "c10::long", "long int"],
+    4: ["Float", "Int"],
+    2: ["Half", "c10::BFloat16", "Short", "short int", "c10::Half"],
+    1: [
+        "Byte",
+        "unsigned char",
+        "Char",
+        "signed char",
+        "Bool",
+        "c10::Float8_e4m3fn",
+        "Float8_e5m2",
+    ],
 }
 
 
 def test_an_exchange_has_the_bytes_of_its_numbers(tmp_path: Path) -> None:
     """What the rank brings, and not what it gets; a barrier brings nothing."""
     for width, names in WIDTHS.items():
-        for name in names.replace("_int", " int").replace("_char", " char").split(" "):
-            if name in ("int", "char", "unsigned", "signed"):
-                continue
+        for name in names:
             found = exchange_of(tmp_path, dtype=name, **{"Out msg nelems": 9})
             assert found.size == 2000.0 * width
     barrier = exchange_of(tmp_path, kind="barrier", count=5)
@@ -241,10 +248,12 @@ def test_what_no_number_needs_is_counted(tmp_path: Path) -> None:
     copy = {**operator(2, 3, "Memcpy"), "cat": "gpu_memcpy", "id": 3, "odd": 4}
     fill = {**operator(5, 6, "Memset"), "cat": "gpu_memset"}
     mark = {**operator(0, 9, "gloo:x"), "cat": "python_function"}
+    exchange = gloo(7, 8)
+    exchange["args"]["newest"] = 1
     call = operator(1, 2, "c10d::barrier", Rank=1, new=2, newer=3)
     plain = operator(3, 4, "aten::mm", Sizes=1, Types=2)
     about = {"ph": "M", "name": "n"}
-    events = [launch, driver, mark, call, plain, about, about, step(0, 0, 9)]
+    events = [launch, driver, mark, call, plain, about, about, step(0, 0, 9), exchange]
     on_cpu = trace_of(tmp_path, *events, world_size=1)
     assert not on_cpu.uses_gpu
     assert on_cpu.left_out == {
@@ -254,6 +263,7 @@ def test_what_no_number_needs_is_counted(tmp_path: Path) -> None:
         "range of category python_function": 1,
         "new of an exchange": 1,
         "newer of an exchange": 1,
+        "newest of an exchange": 1,
         "argument of a range that exchanges nothing": 2,
     }
     on_gpu = trace_of(tmp_path, *events, copy, fill, world_size=1)
@@ -266,6 +276,7 @@ def test_what_no_number_needs_is_counted(tmp_path: Path) -> None:
         "range of category python_function": 1,
         "new of an exchange": 1,
         "newer of an exchange": 1,
+        "newest of an exchange": 1,
         "argument of a range that exchanges nothing": 2,
     }
 
@@ -324,6 +335,12 @@ def test_what_a_kernel_states_goes_before_what_its_call_does(tmp_path: Path) -> 
         trace = trace_of(tmp_path, *kernel(0, 4, 0), call, late, *events)
         assert trace.exchanges[0].size == 4 * numbers
         assert trace.left_out["record of an exchange without a kernel"] == 1
+    events = [*kernel(0, 4, 0), call, *bare]
+    used = trace_of(tmp_path, *events).left_out
+    assert "record of an exchange without a kernel" not in used
+    # Of two libraries one would go unseen.
+    with pytest.raises(DataError, match="gloo:all_reduce states no bytes"):
+        trace_of(tmp_path, *events, gloo(30, 31))
     with pytest.raises(DataError, match="states no bytes: trace CPU and CUDA"):
         trace_of(tmp_path, *kernel(0, 4, 0), late, *bare)
 
@@ -349,11 +366,29 @@ def test_groups_of_gloo_are_one(tmp_path: Path) -> None:
         tmp_path, operator(0, 9), gloo(10, 20), pg_config=groups
     ).exchanges
     assert found.ranks == (0, 2)
+    # Of two groups nobody knows whose a range is; without ranges nobody asks.
+    groups[1]["ranks"] = [0, 1]
+    assert not trace_of(tmp_path, operator(0, 9), pg_config=groups).exchanges
+
+
+def test_rows_of_an_all_to_all_are_the_first_length_of_its_first_input(
+    tmp_path: Path,
+) -> None:
+    """Four rows of seven numbers and nine more, or one, of which rank 1 gets 3 / 4."""
+    inputs = {"Concrete Inputs": ["", "", "", "[2, 2]", "[1, 3]"]}
+    call = operator(9, 9, "c10d::alltoall_base_", **inputs)
+    for more, share in (([9], 37.0), ([], 29.0)):
+        event = gloo(10, 20, "all_to_all")
+        event["args"] = {"Input Dims": [[4, 7], more], "Input type": ["float"] * 2}
+        (found,) = trace_of(tmp_path, operator(0, 8), call, event).exchanges
+        assert found.shares == (share, 3 * share)
 
 
 def wait_job(by_gloo: bool = False, scale: float = 1.0) -> _Job:  # noqa: FBT001, FBT002
     """Return a job of two ranks without a trace."""
-    traces: Any = [SimpleNamespace(by_nccl=not by_gloo, left_out={}) for _ in range(2)]
+    traces: Any = [
+        SimpleNamespace(by_nccl=not by_gloo, left_out={}, zero=0.0) for _ in range(2)
+    ]
     return _Job(Workload("t", []), traces, scale)
 
 
@@ -437,3 +472,122 @@ def test_unseen_exchanges_wait_for_the_end_of_the_step_that_they_end_in() -> Non
         exchange: Any = SimpleNamespace(post=1.0, end=end, group="g", kind="X")
         (wait,) = find_waits(busy, [exchange], (6.0, 11.0), begin=0.0)
         assert wait == (step_end, step_end, [0])
+
+
+def test_a_wait_begins_behind_the_last_one_and_its_own_post() -> None:
+    """Three exchanges end one behind the other while nothing computes."""
+
+    def exchange(post: float, end: float, group: str) -> Any:
+        return SimpleNamespace(post=post, end=end, group=group, kind="X")
+
+    three = [exchange(0.1 * n, end, str(n)) for n, end in enumerate((5.0, 9.0, 12.0))]
+    waits = find_waits([(0.0, 1.0)], three, (20.0,), begin=0.0)
+    assert waits == [(1.0, 5.0, [0]), (5.0, 9.0, [1]), (9.0, 12.0, [2])]
+
+    # It computed from before its post on: the long gap ahead is not its own.
+    pair = [exchange(0.0, 200.0, "h"), exchange(100.0, 101.0, "g")]
+    waits = find_waits([(0.0, 1.0), (99.9, 205.0)], pair, (300.0,), begin=0.0)
+    assert waits == [(300.0, 300.0, [0]), (300.0, 300.0, [1])]
+
+
+def test_a_quarter_of_the_time_between_two_ends_is_of_one_run() -> None:
+    """Four ends within 12 s are 3 s apart: drifts of 0.75 s are allowed, no more."""
+    for drift, is_one_run in ((0.75, True), (0.8125, False)):
+        job = wait_job()
+        turns = (-drift, drift, drift, -drift)
+        first = [0.0, 4.0, 8.0, 12.0]
+        second = [3.0 + end + turn for end, turn in zip(first, turns, strict=True)]
+        for rank, ends in enumerate((first, second)):
+            rows: Any = [SimpleNamespace(exchange=SimpleNamespace(end=e)) for e in ends]
+            job._groups["g", (0, 1)][rank] = rows
+        if is_one_run:
+            job.check_clocks()
+            continue
+        with pytest.raises(DataError, match="are of two runs"):
+            job.check_clocks()
+
+
+def test_a_collective_has_the_segments_of_its_library() -> None:
+    """Gloo has two on their way; alone, or of no bytes, a rank exchanges nothing."""
+    for by_gloo, segments in ((False, 1), (True, 2)):
+        job = wait_job(by_gloo=by_gloo)
+        job._join_collective([part("a", "ALL_REDUCE", 8.0)])
+        job._join_collective([part(name, "ALL_REDUCE", 0.0) for name in "ab"])
+        assert job.workload.collectives == []
+        job._join_collective([part(name, "ALL_REDUCE", 8.0) for name in "ab"])
+        ((section,),) = [row.values() for row in job.workload.collectives]
+        assert section["segments"] == segments
+        assert section["among"] == ["a", "b"]
+
+
+def test_steps_and_repeats_are_those_of_the_first_rank() -> None:
+    """A rank with other steps is named by its number; what lies outside is counted."""
+    row = SimpleNamespace(kind="X", size=1.0, group="g")
+    for count, is_whole, words in (
+        (3, True, "exchanges repeat 3 times, as iterations may do"),
+        (2, True, "exchanges repeat 2 times, as iterations may do"),
+        (1, True, ""),
+        (3, False, ""),
+    ):
+        job = wait_job()
+        first, last = job._traces
+        first.exchanges, first.is_whole = [row] * count, is_whole  # type: ignore[list-item]
+        last.exchanges, last.is_whole = [row] * 5, not is_whole  # type: ignore[list-item]
+        job.describe()
+        assert job.workload.notes[1:] == ([words] if words else [])
+    steps: Any = [
+        {1: (0, 1), 3: (0, 1)},
+        {3: (0, 1), 1: (0, 1)},
+        {2: (0, 1), 5: (0, 1)},
+    ]
+    traces: Any = [SimpleNamespace(by_nccl=True, left_out={}, steps=s) for s in steps]
+    with pytest.raises(DataError, match="steps from 1 to 3, rank 2 from 2 to 5: none"):
+        _Job(Workload("t", []), traces, 1.0).common_steps()
+
+
+def test_exchanges_outside_the_steps_are_counted(tmp_path: Path) -> None:
+    """Two of five are posted within, one of them as the step begins."""
+    events = [operator(9, 20, "aten::mm"), step(1, 10, 30)]
+    posts = (1, 4, 10, 25, 31)
+    events += [gloo(post, post + 1) for post in posts]
+    paths = write_traces(tmp_path, events, events)
+    read = read_traces([*reversed(paths)])
+    assert read.left_out["exchange outside the steps"] == 2 * 3
+    assert read.origin == str(paths[1])
+
+
+def test_the_first_rank_says_which_library_exchanged() -> None:
+    """It names the error of those that differ, too; a rank of few ends no drift."""
+    traces: Any = [SimpleNamespace(by_nccl=by, left_out={}, zero=0.0) for by in (1, 0)]
+    job = _Job(Workload("t", []), traces, 1.0)
+    assert not job._by_gloo
+    parts = [
+        part(name, "GATHER", size) for name, size in (("a", 8), ("b", 8), ("c", 9))
+    ]
+    with pytest.raises(DataError, match="a is GATHER of 8 bytes, c beside it GATHER"):
+        job._join_collective(parts)
+    for rank, count in enumerate((2, 3)):
+        row: Any = SimpleNamespace(exchange=SimpleNamespace(end=float(count)))
+        job._groups["g", (0, 1)][rank] = [row] * count
+    job.check_clocks()
+    assert job.workload.notes == []
+
+
+def test_a_trace_that_says_nothing_of_itself_is_of_rank_0(tmp_path: Path) -> None:
+    """Its clock begins at 0 s; a barrier has no input."""
+    inputs = {"Concrete Inputs": ["1", "3"]}
+    path = tmp_path / "rank.json"
+    groups = [{"pg_name": "0", "ranks": [0, 1]}]
+    events = [
+        operator(0, 8),
+        operator(9, 9, "c10d::send", **inputs),
+        gloo(10, 12, "send"),
+        gloo(13, 14, "barrier"),
+    ]
+    content = {"traceEvents": events, "distributedInfo": {"pg_config": groups}}
+    path.write_text(json.dumps(content))
+    trace = RankTrace(path)
+    sent, barrier = trace.exchanges
+    assert (trace.rank, trace.world, trace.zero) == (None, 0, 0.0)
+    assert (sent.ranks, sent.root) == ((0, 1), 3)
+    assert (barrier.kind, barrier.size, barrier.shares) == ("BARRIER", 0.0, ())

@@ -58,13 +58,13 @@ def test_a_task_stands_where_it_ran_and_takes_a_core_where_there_are_some(
     machines = [
         ("x", {"count": 3, "coreCount": 2, "speed": 7, "vendor": "v"}),
         ("z", {}),
-        ("y", {"count": 5}),
+        ("yz", {"count": 5}),
     ]
     tasks = [
-        task("a", machine="y", seconds=3.0, cores=4),
+        task("a", machine="yz", seconds=3.0, cores=4),
         task("b", machine="z", seconds=0.5, cores=1, category="c", type="compute"),
         task("c", seconds=2.0, cores=9, coreCount=3),
-        task("d", machines=["z", "x", "y"], runtimeInSeconds=4.0, seconds=8.0),
+        task("d", machines=["z", "x", "yz"], runtimeInSeconds=4.0, seconds=8.0),
         task("e", machine="x"),
     ]
     read = workflow(tmp_path, *tasks, machines=machines, author={}, wms=1)

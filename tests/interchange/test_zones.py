@@ -312,6 +312,32 @@ def test_machines_of_all_kinds_are_counted_before_any_is_made(
         read(tmp_path, *parts)
 
 
+def test_a_link_goes_before_a_direction_of_another_of_that_name(tmp_path: Path) -> None:
+    both = links("d") + links("e", 'sharing_policy="SPLITDUPLEX"')
+    way = zone("w", hosts("AB") + both.replace('"e"', '"f"') + route("A", "B", "d"))
+    with_up = way.replace('id="f"', 'id="d_UP"').replace("SPLITDUPLEX", "SHARED")
+    assert read(tmp_path, with_up).routes["A", "B"] == ["d"]
+
+
+def test_a_backbone_may_have_a_latency_alone(tmp_path: Path) -> None:
+    """Then it has no rate, which is refused where a route crosses it."""
+    found = read(tmp_path, cluster(2, 'bb_lat="5s"'))
+    assert found.routes["n0.x", "n1.x"][1] == "c backbone"
+    assert found.wires["c backbone"] == Wire(0.0, 5.0)
+
+
+def test_a_gateway_is_no_zone_within_another(tmp_path: Path) -> None:
+    outer = zone("o", zone("i", hosts("A")) + hosts("C")) + zone("p", hosts("B"))
+    for gateway, is_place in (("A", True), ("C", True), ("i", False), ("o", False)):
+        way = zone_route(("o", "p"), (gateway, "B"), "x")
+        text = zone("w", outer + links("x") + way)
+        if is_place:
+            assert read(tmp_path, text).routes[gateway, "B"] == ["x"]
+            continue
+        with pytest.raises(DataError, match=f"'{gateway}' is no host or router within"):
+            read(tmp_path, text)
+
+
 @pytest.mark.parametrize("latency", ["", "ms", "5 parsec", "5MS", "-1", "1 2"])
 def test_a_latency_is_a_number_and_a_unit(latency: str, tmp_path: Path) -> None:
     link = f'<link id="l" bandwidth="1Bps" latency="{latency}"/>'
