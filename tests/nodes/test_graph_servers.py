@@ -128,3 +128,66 @@ def test_rows_of_others_have_their_places_and_strangers_are_refused() -> None:
     assert vectors.dtype == np.float32
     with pytest.raises(NodeMisbehaved, match="ghosts of 6: vertex 7 is not of it"):
         server.assemble([{"ids6": np.array([7]), "rows6": rows(1.0)}])
+
+
+def test_an_answer_counts_from_the_lambda_that_was_asked_last() -> None:
+    """The third of four counts, and of a chunk asked once the first."""
+    server = server_of(GraphServer)
+    server.asked[4, 3, 1] = 3
+    taken = [
+        server.take((4, 3, 1), number, ("apply", 0), {"h": number})
+        for number in (1, 2, 3, 4)
+    ]
+    assert taken == [False, False, True, True]
+    assert server.values(4, 3) == {"h": 4}
+    assert server.take((4, 5, 1), 1, ("apply", 0), {"h": 9})
+    assert server.values(4, 5) == {"h": 9}
+
+
+def test_sources_of_edges_are_told_apart_by_their_servers() -> None:
+    """Places 0 to 2 are of this server 1, 3 of server 0, 4 and 5 of server 2."""
+    server = server_of(AttentionServer)
+    server._server = 1
+    columns = np.array([5, 1, 3, 1, 0, 4], np.int32)
+    server.edges = lambda _: SimpleNamespace(columns=columns)
+    server._part = SimpleNamespace(local=range(3), owners=np.array([0, 2, 2]))
+    found = {each: server._find_sources(4, each).tolist() for each in (0, 1, 2)}
+    assert found == {0: [3], 1: [0, 1], 2: [4, 5]}
+
+
+def test_gradients_of_sources_go_to_their_owners_with_their_numbers() -> None:
+    """Sums of an interval's edges are of all vertices here; ids take 4 bytes."""
+    server = server_of(AttentionServer)
+    pushed: list[Any] = []
+
+    def push_back(sources: Any, own: Any, *, count: int) -> Any:
+        pushed.append((sources, own, count))
+        return rows(1.0, 2.0, 3.0, 4.0)
+
+    server.edges = lambda _: SimpleNamespace(push_back=push_back)
+    server._part = SimpleNamespace(vertices=np.array([20, 50, 80, 30]))
+    server._sources = lambda *_: np.array([1, 3])
+    server.values(4, 3).update(of_sources="sources", of_own="own")
+    server.push(4, 3)
+    found = server.push_gradients(4, 3, 2)
+
+    assert pushed == [("sources", "own", 4)]
+    assert found["ids4"].tolist() == [50, 30]
+    assert found["ids4"].dtype == np.int32
+    assert found["rows4"].tolist() == [[2.0], [4.0]]
+
+
+def test_gradients_of_all_intervals_add_up_and_newer_ones_replace() -> None:
+    """Vertices 0, 1 and 2; interval 4 is of the first and the third."""
+    server = server_of(AttentionServer)
+    server._dtype = np.dtype("float64")
+    server._part = SimpleNamespace(
+        vertices=np.arange(3), positions=lambda vertices: vertices
+    )
+    server.rows_of = lambda _: np.array([0, 2])
+    payloads = [
+        {"ids7": np.array([0]), "rows7": rows(1000.0)},  # older
+        {"ids5": np.array([0, 1]), "rows5": rows(1.0, 2.0)},
+        {"ids7": np.array([2, 0]), "rows7": rows(10.0, 20.0)},
+    ]
+    assert server.sum_gradients(4, payloads).tolist() == [[21.0], [10.0]]

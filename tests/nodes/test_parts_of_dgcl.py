@@ -411,3 +411,30 @@ def test_rows_that_came_are_kept_for_the_next_stage(role: str, key: Pass) -> Non
     received = task_of(Received, role, stage=2, sender=7)
     received.work(6, {3: {"rows": "rows"}})
     assert received.calls == [("receive", key, 2, 7, "rows")]
+
+
+def test_a_rehearsal_goes_through_all_layers_and_back() -> None:
+    """Rows are as many as layers read, gradients as many as the layer below has."""
+    calls: list[Any] = []
+
+    def go_on(layer: int, read: Any) -> Any:
+        calls.append((layer, read.shape))
+        return rows(layer)
+
+    def go_back(layer: int, gradient: Any) -> Any:
+        calls.append(("back", layer, len(gradient)))
+        return np.zeros((5, 5)) if layer else None
+
+    model: Any = SimpleNamespace(
+        load=calls.append,
+        forward=go_on,
+        backward=go_back,
+        score=lambda scores: SimpleNamespace(gradient=10 * scores),
+    )
+    made = device(parameters="parameters")
+    made._rehearse(model)
+    assert calls == [
+        "parameters",
+        *((0, (6, 9)), (1, (5, 5)), (2, (5, 5))),
+        *(("back", 2, 1), ("back", 1, 3), ("back", 0, 2)),
+    ]

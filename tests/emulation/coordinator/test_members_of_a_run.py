@@ -461,9 +461,11 @@ async def test_all_are_told_to_stop_before_they_are_ended(
 
     found.launcher.aclose = end
     found._server = SimpleNamespace(aclose=close)
+    watching = found._watching = asyncio.get_running_loop().create_future()
     await found.__aexit__(type(error), error, None)
 
     assert found.stays is stays
+    assert watching.cancelled() is not stays
     told = [] if stays else [Stop(reason, failed=error is not None)]
     for member in (*found.agents, found.processes["w0"]):
         assert member.connection.sent == told

@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator import RunSettings, ring_turns
 from emu.emulation.coordinator import membership as membership_module
 from emu.emulation.coordinator import process_specs as process_specs_module
 from emu.emulation.coordinator import run as run_module
+from emu.emulation.coordinator.board_record import BoardRecord
+from emu.emulation.coordinator.company import Company
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.peers import Severity
 from emu.emulation.coordinator.process_specs import host_of_machines, receive_sizes
 from emu.emulation.coordinator.rate_record import RateRecord
+from emu.emulation.coordinator.ring_turns import RingTurns
 from emu.emulation.coordinator.run import Coordinator
 from emu.emulation.network.clock import RunClock
 from emu.errors import NodeLost
+from emu.prediction.core import ffi
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
 
 
@@ -208,3 +212,70 @@ async def test_members_of_the_run_before_are_let_go_before_it_listens(
     assert done == [*["former"] * company, "listens", "launched"]
     assert found.address == ("h", 9)
     await found._watching
+
+
+@pytest.mark.parametrize(
+    ("left", "finished", "wakes"), [(0, False, 0), (0, True, 1), (2, False, 1)]
+)
+def test_a_turn_that_leaves_something_or_ends_the_run_wakes_the_coordinator(
+    left: int, wakes: int, monkeypatch: pytest.MonkeyPatch, *, finished: bool
+) -> None:
+    """The next one is taken when nothing is left; until then none is watched for."""
+    taken: list[Any] = []
+
+    def take_ring_turn(core: Any) -> int:
+        taken.append(core)
+        return left
+
+    core = SimpleNamespace(take_ring_turn=take_ring_turn)
+    monkeypatch.setattr(ring_turns, "lib", core)
+    woken: list[bool] = []
+    removed: list[int] = []
+    turns: Any = object.__new__(RingTurns)
+    turns.left = 0
+    turns.core = SimpleNamespace(epoll=9)
+    turns._is_watching = True
+    turns._turn = SimpleNamespace(finished=finished)
+    turns._membership = SimpleNamespace(wake=lambda: woken.append(True))
+    turns._loop = SimpleNamespace(remove_reader=removed.append)
+    turns._take_turn()
+    assert (turns.left, len(woken), len(taken), removed) == (left, wakes, 1, [])
+    turns._take_turn()
+    is_left = left > 0
+    assert len(taken) == 2 - is_left
+    assert removed == [9] * is_left
+    assert turns._is_watching is not is_left
+
+
+@pytest.mark.parametrize("stays", [True, False])
+async def test_members_that_stay_are_dismissed_and_others_have_gone(
+    *, stays: bool
+) -> None:
+    dismissed: list[str] = []
+
+    def members(name: str) -> Any:
+        async def dismiss() -> None:
+            dismissed.append(name)
+
+        return SimpleNamespace(stays=stays, dismiss=dismiss)
+
+    company: Any = object.__new__(Company)
+    company._former, company._members = members("former"), members("present")
+    await company.dismiss()
+    assert dismissed == ["former", "present"] * stays
+    assert company._former is None
+
+
+@pytest.mark.parametrize(("edges", "fits"), [((7, 7), True), ((7, 6), False)])
+def test_a_board_has_a_place_for_every_edge(
+    edges: tuple[int, ...], *, fits: bool
+) -> None:
+    """The second of two is one short; neither is shown on then."""
+    record = BoardRecord(7)
+    boards: list[Any] = [SimpleNamespace(edges=n, address=ffi.NULL) for n in edges]
+    if fits:
+        record.show_on(boards)
+    else:
+        with pytest.raises(ValueError, match="a board has fewer than 7 edges"):
+            record.show_on(boards)
+    assert record.core.count == 2 * fits
