@@ -375,9 +375,10 @@ def crossover_table(found: Crossover) -> Table:
     else:
         # It stands on other machines at the two ends, which the table has.
         text = f"{found.below.best.system} is faster from {low} to {high}"
+    # A long key as a header is broken in the middle of a word.
     table = plain_table(
-        f"{text}, by seeds per second",
-        found.key,
+        f"{text}, by seeds per second; values of {found.key}",
+        "value",
         "system",
         "on",
         ">seeds per s",
