@@ -24,7 +24,8 @@ from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.premises import premise_line
-from emu.experiment.question import Answer, reason
+from emu.experiment.question import Answer
+from emu.experiment.refusal import reason
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate

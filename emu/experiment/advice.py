@@ -18,7 +18,8 @@ from emu.experiment.advice_search import Search
 from emu.experiment.learning_rates import rates_words
 from emu.experiment.levers import Lever, list_levers
 from emu.experiment.prospects import Choice, Prospect, Terms
-from emu.experiment.question import answer, reason
+from emu.experiment.question import answer
+from emu.experiment.refusal import reason
 from emu.experiment.systems import WITHIN, Target, variant_named
 from emu.problem.fields.quantities import combine, write_times
 from emu.runs.intervals import interval, pair

@@ -15,7 +15,8 @@ from operator import sub
 from typing_extensions import override
 
 from emu.errors import EmulatorError
-from emu.experiment.question import Answer, Question, answer, reason
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.refusal import reason
 from emu.experiment.systems import Target, list_translatable
 from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection

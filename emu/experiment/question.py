@@ -28,7 +28,6 @@ from emu.experiment.row_work import Work, list_work
 from emu.experiment.scaled_steps import Trend, find_steps
 from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
-from emu.names import printable
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.coflow_times import coflow_times
 from emu.prediction.simulation import rounding_effect
@@ -43,14 +42,6 @@ from emu.scenario.setup import setup_rows
 from emu.scenario.virtual_training import Curve, seeds_seen
 from emu.systems import Edit
 from emu.training.looks import Look, trains_whole_graph
-
-
-def reason(error: EmulatorError) -> str:
-    """Return why something was refused, in one line."""
-    # Without the file and the key, which `str` puts in front of it.
-    problem = getattr(error, "problem", str(error))
-    first_line, *_ = problem.split("\n", 1)
-    return printable(first_line)
 
 
 @dataclass(frozen=True)

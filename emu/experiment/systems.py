@@ -191,10 +191,46 @@ def as_variant(
 ) -> Scenario:
     """Return a scenario as a row of a table of systems (`System.variants`).
 
-    Raises ScenarioError, DataError as `as_system`.
+    Raises ScenarioError, DataError as `as_system`; of an override that ``systems`` of
+    the file states, with its key there.
     """
+    overrides = overrides or {}
+    try:
+        return _as_variant(scenario, name, overrides)
+    except ScenarioError as error:
+        row_error = _error_of_row(scenario, name, overrides, error)
+        if row_error is None:
+            raise
+        raise row_error from error
+
+
+def _error_of_row(
+    scenario: Scenario,
+    name: str,
+    overrides: Mapping[str, object],
+    error: ScenarioError,
+) -> ScenarioError | None:
+    """Return an error of an override at the place in ``systems`` that states it.
+
+    Returns None where ``systems`` states nothing there.
+    """
+    # What a row states itself comes before what its system does.
+    for row in (name, variant_named(name).system):
+        stated = flatten(scenario.systems.get(row, {}), "job.")
+        for key in stated.keys() & overrides.keys():
+            is_item = error.key.startswith((f"{key}.", f"{key}["))
+            if error.key == key or is_item:
+                _, *words = key.split(".")
+                return scenario.origin.error(("systems", row, *words), error.problem)
+    return None
+
+
+def _as_variant(
+    scenario: Scenario, name: str, overrides: Mapping[str, object]
+) -> Scenario:
+    """Return a scenario as a row; raises as `as_system`."""
     variant = variant_named(name)
-    before, after = _split(scenario, variant.system, overrides or {})
+    before, after = _split(scenario, variant.system, overrides)
     plain = as_system(scenario, system=variant.system, overrides=before, settings=after)
     edit = dict(variant.edit)
     if not edit:

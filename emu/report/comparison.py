@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from emu.experiment.question import reason
+from emu.experiment.refusal import reason
 from emu.experiment.variants import Candidate
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compare, write_pair

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from emu.experiment.crossover import Crossover
 from emu.experiment.draw import Confirmation
-from emu.experiment.question import Answer, reason
+from emu.experiment.question import Answer
+from emu.experiment.refusal import reason
 from emu.report.comparison import COLUMNS, write_makespans
 from emu.report.explanation_tables import placing_line
 from emu.report.figure_rows import setup_row

@@ -15,7 +15,8 @@ from emu.experiment import draw as draw_module
 from emu.experiment import question as question_module
 from emu.experiment import system_rows, systems
 from emu.experiment.draw import Draw, time_draw
-from emu.experiment.question import Answer, Question, reason
+from emu.experiment.question import Answer, Question
+from emu.experiment.refusal import reason
 from emu.experiment.row_machines import RecentRows, Row, Sources, Trial
 from emu.experiment.scaled_steps import FoundSteps, Trend
 from emu.experiment.system_rows import Workers, best_of

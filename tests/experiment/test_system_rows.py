@@ -27,6 +27,7 @@ from emu.experiment.machine_memory import (
     memory_by_machine,
 )
 from emu.experiment.question import answer, ask
+from emu.experiment.refusal import reason
 from emu.experiment.row_figures import limits_of
 from emu.experiment.row_machines import Sources
 from emu.experiment.row_settings import list_settings
@@ -83,6 +84,37 @@ def test_settings_of_no_row_are_refused(systems: dict[str, Any], says: str) -> N
         compare_systems(load(scenario_of(), {"systems": systems}), ["all"])
     assert says in str(found.value)
     assert "systems." in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "section", "says"),
+    [
+        ("p3", {"push": "foo"}, "p3.push: found 'foo', known: shipped, derived"),
+        ("p3", {"push": ["shipped", "foo"]}, "p3.push: found 'foo', known: shipped"),
+        ("p3.A", {"fanouts": [[3, "foo"]]}, '"p3.A".fanouts: found'),
+    ],
+)
+def test_a_wrong_setting_of_a_row_is_named_by_its_key_in_systems(
+    row: str, section: dict[str, Any], says: str
+) -> None:
+    """Hold it in a table as well, and where it is one of several alternatives."""
+    scenario = load(scenario_of(), {"systems": {row: section}})
+    answers = compare_systems(scenario, ["dgtp", row])
+    refusals = {answer.system: answer.refused for answer in answers}
+    refusal = refusals[row]
+
+    assert refusals["dgtp"] is None
+    assert isinstance(refusal, ScenarioError)
+    assert reason(refusal).startswith(f"systems.{says}")
+
+
+def test_a_refusal_has_its_key_where_it_begins_with_what_was_found() -> None:
+    found = ScenarioError("found 2, write 3 or more", file="a", key="job.iterations")
+    other = ScenarioError("80 % is not reached", file="a", key="until.accuracy")
+
+    assert reason(found) == "job.iterations: found 2, write 3 or more"
+    assert reason(other) == "80 % is not reached"
+    assert reason(ScenarioError("found none")) == "found none"
 
 
 @pytest.mark.parametrize("row", ["one_machine", "p3.none", "dgcl", "dorylus.pipe"])
