@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from emu.graph_data import CachePlan
 from emu.problem import Cluster, Job, Machine, Task
+from emu.scenario.error_messages import describe
 from emu.systems.cache_section import (
     CacheSection,
     _beyond,
@@ -93,6 +95,13 @@ def test_a_size_is_one_of_two_and_a_share_at_most_that_of_all_others(
     problem = _size_problem(section, 2)
     assert problem.startswith(words)
     assert bool(problem) == bool(words)
+
+
+def test_a_share_that_is_no_number_is_told_what_to_write() -> None:
+    with pytest.raises(ValidationError) as found:
+        CacheSection.model_validate({"policy": "vip", "share": "20 %"})
+    (error,) = found.value.errors()
+    assert describe(error) == "found '20 %', write a number"
 
 
 #: Two stores; two samplers beside the second, others on machines without one.
