@@ -199,18 +199,25 @@ def test_a_stated_number_of_iterations_decides(
     assert _turns_of(count, iterations) == turns
 
 
-@pytest.mark.parametrize(("count", "fits"), [(6, False), (7, True), (13, True)])
+@pytest.mark.parametrize(
+    ("count", "iterations", "fits"),
+    [
+        (7, 10, False),
+        (8, 10, True),
+        (12, 10, True),
+        (13, 10, False),
+        (13, 11, True),
+    ],
+)
 def test_one_and_a_tenth_of_the_iterations_may_be_missing(
-    count: int, *, fits: bool
+    count: int, iterations: int, *, fits: bool
 ) -> None:
-    """Ten are stated: two more or less, and one for the tenth."""
-    if fits and count != 7:
-        assert _turns_of(count, 11) == 1
-    else:
-        with pytest.raises(Unfittable, match=f"^{count} periods repeat, which are no"):
-            _turns_of(count, 10)
-    assert _turns_of(12, 10) == 1
-    assert _turns_of(8, 10) == 1
+    """Two more or less fit ten or eleven: one, and a tenth rounded up or down."""
+    if fits:
+        assert _turns_of(count, iterations) == 1
+        return
+    with pytest.raises(Unfittable, match=f"^{count} periods repeat, which are no"):
+        _turns_of(count, iterations)
 
 
 def test_values_between_and_beyond_known_ones_go_on_as_far() -> None:

@@ -23,7 +23,9 @@ from emu.prediction.simulation import (
     simulate_within,
 )
 from emu.prediction.simulation.port_seconds import port_seconds
+from emu.prediction.simulation.simulate import _Run
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -39,6 +41,9 @@ from emu.testing.strategies import problems, random_problem
 from emu.trust import rate_rules, rated_flows
 from tools.benches.evaluator import MakespanEvaluator
 
+STEADY_PROBLEMS = problems()
+#: Capacities change, shared links join machines, and some are cut for a while.
+CHANGING_PROBLEMS = problems(changes=True, cuts=True, links=True)
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 
@@ -218,15 +223,54 @@ def test_a_schedule_within_a_limit_is_the_whole_one(policy: str) -> None:
     assert simulate_within(shorter, problem, realization, policy) is None
 
 
-@given(drawn=problems(), policy=st.sampled_from(["oes", "maxmin", "fifo"]))
-def test_no_port_carries_its_bytes_sooner(
-    drawn: tuple[Problem, Realization], policy: str
+def least_seconds(problem: Problem, realization: Realization) -> float:
+    """Return the seconds that the busiest port of a placed job needs."""
+    layout = placed_layout(problem, rate_policy("oes"))
+    return port_seconds(problem, layout, realization.volumes)
+
+
+def test_the_busiest_port_needs_its_bytes_over_its_largest_capacity() -> None:
+    """Machine m1 sends m0 100 bytes three times and 10 twice; m0 sends 150 in all."""
+    problem, realization = two_machine_example(3)
+    assert least_seconds(problem, realization) == 320 / 10
+    shared = two_machine_example(3, shared_link=5.0)
+    assert least_seconds(*shared) == (320 + 150) / 5
+
+    # The busiest ports are cut at first, and have 16 B/s for a while.
+    changes = []
+    for link in ("m0 in", "m1 out"):
+        for time, capacity in ((1.0, 0.0), (2.0, 16.0), (3.0, 4.0)):
+            changes.append(CapacityChange(time, link, capacity))
+    cluster = replace(problem.cluster, changes=tuple(changes))
+    changed = replace(problem, cluster=cluster)
+    assert least_seconds(changed, realization) == 320 / 16
+
+
+def test_a_run_that_no_port_can_carry_in_time_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the busiest port needs is within every makespan, so nothing is cut off."""
-    problem, realization = drawn
+    """The busiest port needs 32 s: just below it no run is needed to refuse."""
+    problem, realization = two_machine_example(3)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the run is begun")
+
+    monkeypatch.setattr(_Run, "carry_out", refuse)
+    assert simulate_within(31.999, problem, realization) is None
+    with pytest.raises(AssertionError, match="the run is begun"):
+        simulate_within(32.0, problem, realization)
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+@given(data=st.data(), policy=st.sampled_from(["oes", "maxmin", "fifo"]))
+def test_no_port_carries_its_bytes_sooner(
+    data: st.DataObject, policy: str, *, cuts: bool
+) -> None:
+    """The time of the busiest port is within every makespan, so no run is cut off."""
+    drawn_problems = CHANGING_PROBLEMS if cuts else STEADY_PROBLEMS
+    problem, realization = data.draw(drawn_problems)
     span = makespan(problem, realization, policy)
-    layout = placed_layout(problem, rate_policy(policy))
-    least = port_seconds(problem, layout, realization.volumes)
+    least = least_seconds(problem, realization)
     assert least <= span * (1.0 + 1e-9)
     assert simulate_within(span, problem, realization, policy) is not None
 

@@ -357,12 +357,3 @@ def test_a_task_without_a_phase_has_that_of_its_kind() -> None:
     job = build_named_job(tasks, [], 1, {})
 
     assert [task.phase for task in job.tasks] == ["sampling", "own", ""]
-
-
-def test_a_window_that_lets_nothing_start_is_refused() -> None:
-    tasks = Task("g", "graph_store"), Task("w", "worker")
-    edges = (Edge(0, 1),)
-    with pytest.raises(ValueError, match="a credit window of 0 would let nothing"):
-        credit_edges(tasks, edges, 0)
-    assert credit_edges(tasks, edges, 1) == (Edge(1, 0, lag=1, credit=True),)
-    assert credit_edges(tasks, edges, None) == ()
