@@ -212,7 +212,7 @@ def test_a_stated_number_of_iterations_decides(
 def test_one_and_a_tenth_of_the_iterations_may_be_missing(
     count: int, iterations: int, *, fits: bool
 ) -> None:
-    """Two more or less fit ten or eleven: one, and a tenth rounded up or down."""
+    """Up to one iteration and a tenth of the stated ones may be more or fewer."""
     if fits:
         assert _turns_of(count, iterations) == 1
         return
