@@ -18,45 +18,13 @@ from emu.lab.machines.nic import (
     SLOWEST,
     SMALL,
     SMALL_CLASS,
-    Instruction,
     Sharing,
     classifier,
     leaf_of,
     leaves_among,
     plan_nic,
 )
-
-
-def run(program: list[Instruction], packet: bytes) -> int:  # noqa: C901, PLR0912
-    """Interpret classic BPF, as far as a classifier needs it."""
-    a = x = position = 0
-    while True:
-        code, yes, no, k = program[position]
-        position += 1
-        if code == 0x80:
-            a = len(packet)
-        elif code == 0x28:
-            a = struct.unpack_from(">H", packet, k)[0]
-        elif code == 0x25:
-            position += yes if a > k else no
-        elif code == 0x15:
-            position += yes if a == k else no
-        elif code == 0x24:
-            a = (a * k) & 0xFFFFFFFF
-        elif code == 0x07:
-            x = a
-        elif code == 0x0C:
-            a = (a + x) & 0xFFFFFFFF
-        elif code == 0x54:
-            a &= k
-        elif code == 0x04:
-            a = (a + k) & 0xFFFFFFFF
-        elif code == 0x16:
-            return a
-        elif code == 0x06:
-            return k
-        else:
-            raise AssertionError(code)
+from tests.lab.machines.packet_programs import run
 
 
 def packet(
@@ -315,24 +283,3 @@ def test_queues_may_be_as_short_and_as_deep_as_the_kernel_has_them() -> None:
     for size in (2 * 65536 - 1, 2**32):
         with pytest.raises(ValueError, match=r"lab\.queue is"):
             plan_nic(rate / 2, Sharing.TCP, mtu=118, queue=size / rate)
-
-
-def test_the_program_is_that_of_the_kernel_s_interpreter() -> None:
-    """Operands that an instruction has not are 0, as `bpf_asm` writes them."""
-    assert classifier(512) == [
-        (0x80, 0, 0, 0),  # ld len
-        (0x25, 1, 0, 120),  # jgt
-        (0x06, 0, 0, 0x10009),  # ret
-        (0x28, 0, 0, 12),  # ldh
-        (0x15, 1, 0, 0x800),  # jeq
-        (0x06, 0, 0, 0x10010),
-        (0x28, 0, 0, 34),
-        (0x24, 0, 0, 7919),  # mul
-        (0x07, 0, 0, 0),  # tax
-        (0x28, 0, 0, 36),
-        (0x0C, 0, 0, 0),  # add x
-        (0x54, 0, 0, 511),  # and
-        (0x04, 0, 0, 0x10011),  # add
-        (0x16, 0, 0, 0),  # ret a
-    ]
-    assert classifier(0)[6:] == [(0x06, 0, 0, 0x10010)]

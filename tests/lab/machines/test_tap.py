@@ -1,44 +1,57 @@
-"""Programs by which the kernel picks packets for a tap, as `bpf_asm` writes them."""
+"""Programs by which the kernel picks packets for a tap, run over packets."""
 
 from __future__ import annotations
 
-from emu.lab.machines.tap import data_filter, whole_filter
+import struct
 
-#: Instructions: load a word, half or byte, shift right, and, subtract, jump, return.
-WORD, HALF, BYTE, RIGHT, AND = 0x20, 0x28, 0x30, 0x74, 0x54
-TO_X, MINUS_X, EQUAL, GREATER, TAKE = 0x07, 0x1C, 0x15, 0x25, 0x06
-#: Where the kernel has the direction of a packet, and what stands for one that leaves.
-DIRECTION, LEAVES = 0xFFFFF004, 4
+import pytest
 
+from emu.lab.machines.tap import HEADERS, data_filter, whole_filter
+from tests.lab.machines.packet_programs import INCOMING, OUTGOING, run
 
-def test_what_leaves_with_payload_of_tcp_is_taken() -> None:
-    """Of IPv4 by its length: more than 20 bytes of IP and the header of TCP."""
-    assert data_filter() == [
-        (WORD, 0, 0, DIRECTION),
-        (EQUAL, 0, 11, LEAVES),
-        (HALF, 0, 0, 12),  # type of the frame
-        (EQUAL, 0, 9, 0x800),
-        (BYTE, 0, 0, 23),  # protocol
-        (EQUAL, 0, 7, 6),
-        (BYTE, 0, 0, 46),  # words of the header of TCP, in the upper half
-        (RIGHT, 0, 0, 2),
-        (AND, 0, 0, 0x3C),
-        (TO_X, 0, 0, 0),
-        (HALF, 0, 0, 16),  # length of IP
-        (MINUS_X, 0, 0, 0),
-        (GREATER, 1, 0, 20),
-        (TAKE, 0, 0, 0),
-        (TAKE, 0, 0, 94),
-    ]
+IPV4, IPV6, ARP = 0x0800, 0x86DD, 0x0806
+TCP, UDP, SCTP = 6, 17, 132
 
 
-def test_all_that_leaves_by_ipv4_is_taken_where_a_file_has_all() -> None:
-    """The first 94 bytes of each: Ethernet, IP, and TCP with its options."""
-    assert whole_filter() == [
-        (WORD, 0, 0, DIRECTION),
-        (EQUAL, 0, 3, LEAVES),
-        (HALF, 0, 0, 12),
-        (EQUAL, 0, 1, 0x800),
-        (TAKE, 0, 0, 94),
-        (TAKE, 0, 0, 0),
-    ]
+def frame(
+    payload: int,
+    *,
+    ether_type: int = IPV4,
+    protocol: int = TCP,
+    options: int = 12,
+) -> bytes:
+    """Return an Ethernet frame: IPv4 without options, TCP with some, and a payload."""
+    ethernet = bytes(12) + struct.pack(">H", ether_type)
+    length = 20 + 20 + options + payload
+    ip = struct.pack(">BBHIBB", 0x45, 0, length, 0, 64, protocol) + bytes(10)
+    words = (20 + options) // 4
+    # Flags stand beside the length: they must not count.
+    tcp = bytes(12) + struct.pack(">BB", words << 4 | 0x0F, 0x10) + bytes(6 + options)
+    # A frame of Ethernet has 60 bytes at least: what fills it is no payload.
+    return (ethernet + ip + tcp + bytes(payload)).ljust(60, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("packet", "kind", "is_data", "is_whole"),
+    [
+        (frame(1), OUTGOING, True, True),
+        (frame(1448), OUTGOING, True, True),
+        (frame(1, options=0), OUTGOING, True, True),
+        (frame(1, options=40), OUTGOING, True, True),
+        (frame(0), OUTGOING, False, True),
+        (frame(0, options=0), OUTGOING, False, True),
+        (frame(0, options=40), OUTGOING, False, True),
+        (frame(1448, protocol=UDP), OUTGOING, False, True),
+        (frame(1448, protocol=SCTP), OUTGOING, False, True),
+        (frame(1448, ether_type=ARP), OUTGOING, False, False),
+        (frame(1448, ether_type=IPV6), OUTGOING, False, False),
+        (frame(1448), INCOMING, False, False),
+    ],
+)
+def test_headers_are_taken_of_what_leaves(
+    packet: bytes, kind: int, *, is_data: bool, is_whole: bool
+) -> None:
+    """One program takes TCP with payload, the other all IPv4, each up to 94 bytes."""
+    assert HEADERS == 14 + 20 + 60
+    assert run(data_filter(), packet, kind) == HEADERS * is_data
+    assert run(whole_filter(), packet, kind) == HEADERS * is_whole
