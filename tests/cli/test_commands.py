@@ -330,7 +330,11 @@ def test_keys_of_json_are_those_that_are_documented(words: list[str]) -> None:
 def test_keys_of_a_simulation_are_those_of_a_run_or_named_beside_them() -> None:
     document = Path(__file__).parents[2] / "docs" / "results.md"
     text = document.read_text(encoding="utf-8")
-    documented = set(re.findall(r"`(\w+)`", text))
+    _, _, of_a_run = text.partition("## Keys of result.json\n")
+    of_a_run, _, _ = of_a_run.partition("\n## ")
+    (line,) = re.findall(r"(?m)^`emu simulate FILE --json OUT` (.*)$", text)
+    rows = re.findall(r"(?m)^(`\w.*?) \| ", of_a_run)
+    documented = set(re.findall(r"`(\w+)`", " ".join([line, *rows])))
 
     content = _json("simulate", "golden")
 

@@ -294,7 +294,7 @@ def test_workers_go_where_they_have_room_and_are_fast() -> None:
 
 
 def test_what_another_system_refuses_names_the_file_and_that_system() -> None:
-    """Not the section that the translation has written."""
+    """The error does not name the section that the translation has written."""
     key = "job.dataset.feature_length"
     scenario = load(document("dgtp", {"workers": 3}), {key: 1})
     with pytest.raises(ScenarioError, match=r"^one as p3: job\.columns: 3 mach"):
@@ -383,7 +383,10 @@ def test_a_refused_system_keeps_the_others(order: list[str], per_device: bool) -
     assert done.exit_code == shown.exit_code == 2
     assert "p3 cannot split the first layer of a program" in rows["p3"]["refused"]
     assert f"p3: {rows['p3']['refused']}" in " ".join(shown.stdout.split())
-    assert len(done.stderr) < 200
+    # A command that takes over 10 s adds lines on how far it is.
+    lines = done.stderr.splitlines()
+    errors = [line for line in lines if ": at work for " not in line]
+    assert len(" ".join(errors)) < 200
     others = [rows[name] for name in order if name != "p3"]
     assert others[0]["change"] == 0
     assert all(row["makespan"] > 0 and len(row["files"]) == 1 for row in others)

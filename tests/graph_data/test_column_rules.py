@@ -465,7 +465,7 @@ def test_codes_say_which_vertices_are_in_which_part() -> None:
 def test_codes_of_parts_are_two_or_three_that_differ(
     codes: list[str], problem: str
 ) -> None:
-    """And some vertex has that of train."""
+    """The code of train is that of a vertex at least."""
     values = np.array(["tr", "te", "tr"])
     with pytest.raises(DataError, match=problem):
         split_arrays.parts_of_codes(values, codes, "split", "f")
@@ -489,7 +489,7 @@ def test_codes_of_parts_are_two_or_three_that_differ(
 def test_masks_are_told_from_ids_by_type_name_and_values(
     name: str, array: Any, stated: str, *, is_mask: bool | None
 ) -> None:
-    """Where they say nothing it is asked."""
+    """An array that may be either is an error that asks which it is."""
     choices: Any = SimpleNamespace(split_arrays=stated)
     if is_mask is None:
         with pytest.raises(DataError, match="mask"):

@@ -140,7 +140,7 @@ def test_caches_are_as_large_as_is_stated(settings: dict[str, Any], rows: int) -
 def test_prepared_forms_are_named_with_their_scale(
     facts: dict[str, Any], named: tuple[str, str]
 ) -> None:
-    """Where it is another than 1."""
+    """The name leaves out a scale of 1."""
     known = {"name": "g", "parts": 2, "partitioner": "metis", "seed": 3, **facts}
     assert _name_form(Path("g"), known) == named
 

@@ -40,7 +40,7 @@ def test_entries_of_a_square_matrix_are_edges_of_one_kind(tmp_path: Path) -> Non
 
 
 def test_rows_and_columns_of_others_are_two_kinds(tmp_path: Path) -> None:
-    """Which cannot be denied."""
+    """A matrix that is not square cannot have vertices of one kind."""
     path = matrix(tmp_path, f"{HEAD} pattern general\n2 3 2\n1 3\n2 1\n")
     found = read_matrix(path, TableOptions())
     assert (found.vertices, found.sources.tolist()) == (5, [0, 1])
@@ -66,7 +66,7 @@ def test_rows_and_columns_of_others_are_two_kinds(tmp_path: Path) -> None:
 def test_matrices_that_are_not_as_they_state_are_refused(
     tmp_path: Path, text: str, problem: str
 ) -> None:
-    """By what is wrong."""
+    """The error names what is wrong with the file."""
     with pytest.raises(DataError, match=problem):
         read_matrix(matrix(tmp_path, text), TableOptions())
 
@@ -94,11 +94,22 @@ def test_lines_of_metis_are_as_the_first_one_says(
 
 
 @pytest.mark.parametrize(
-    "fields", ["3", "3 4 0 1 2", "3 4 0000", "3 4 2", "0 4", "x 4", "3 4 010 x"]
+    ("fields", "problem"),
+    [
+        ("3", "the first line is not: vertices edges"),
+        ("3 4 0 1 2", "the first line is not: vertices edges"),
+        ("3 4 0000", "fmt is 0000"),
+        ("3 4 2", "fmt is 002"),
+        ("0 4", "the first line states 0 vertices"),
+        ("x 4", "invalid literal .* 'x'"),
+        ("3 4 010 x", "invalid literal .* 'x'"),
+    ],
 )
-def test_first_lines_that_are_not_of_metis_are_refused(fields: str) -> None:
-    """Two to four numbers, of which the third has three flags."""
-    with pytest.raises(ValueError, match=r"first line|fmt|invalid"):
+def test_first_lines_that_are_not_of_metis_are_refused(
+    fields: str, problem: str
+) -> None:
+    """A first line has two to four numbers, of which the third is three flags."""
+    with pytest.raises(ValueError, match=problem):
         _Form.of(fields.split())
 
 
@@ -115,7 +126,7 @@ def test_first_lines_that_are_not_of_metis_are_refused(fields: str) -> None:
 def test_neighbours_of_metis_are_edges(
     tmp_path: Path, text: str, ends: set[tuple[int, int]]
 ) -> None:
-    """Each stands in both lines, and counts from 1."""
+    """An edge stands in the lines of both its ends, which are counted from 1."""
     path = tmp_path / "x.graph"
     path.write_text(text)
     found = read_metis(path)
@@ -139,7 +150,7 @@ def test_neighbours_of_metis_are_edges(
 def test_files_that_are_no_metis_are_named_so_where_their_names_say_it(
     tmp_path: Path, text: str, problem: str
 ) -> None:
-    """Those of other names are none, and are read as something else."""
+    """A file of another name is left to other readers."""
     path = tmp_path / "x.graph"
     path.write_text(text)
     with pytest.raises(DataError, match=problem):

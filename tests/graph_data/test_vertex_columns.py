@@ -92,7 +92,7 @@ def test_a_row_of_parts_is_no_header() -> None:
 
 
 def test_ids_of_a_graph_are_those_of_the_file_or_of_its_edges() -> None:
-    """Or all vertices, where their number is known."""
+    """A graph without ids whose number of vertices is known has the ids from 0."""
     ends = np.array([4, 1]), np.array([1, 7])
     stated = known_ids(5, 9).column
     counted = KnownIds(FoundGraph(*ends, "edges", vertices=3)).column
@@ -151,7 +151,7 @@ def test_columns_of_which_two_may_name_vertices_are_asked_about(
 
 
 def test_a_column_of_values_is_no_id() -> None:
-    """However it is called."""
+    """A column that is stated to hold values is none, even if it is called id."""
     table = table_of("id,userId", "1 2", "3 4")
     assert choose_id(table, None, (0,)) == 1
 
@@ -243,7 +243,7 @@ def test_the_column_of_the_classes(
     ],
 )
 def test_classes_that_several_columns_may_have_are_asked_about(table: Any) -> None:
-    """None is called so, or two are."""
+    """Either no column has the name of a class, or two have."""
     with pytest.raises(DataError, match="has 3 columns: name that of the classes"):
         choose_class(table, None)
 

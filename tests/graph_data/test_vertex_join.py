@@ -200,7 +200,7 @@ def test_tables_in_order_have_as_many_rows() -> None:
 
 
 def test_vertices_are_as_many_as_edges_name_where_nothing_else_says_it() -> None:
-    """Or as many as rows."""
+    """A table without ids has a row for each vertex, and so states their number."""
     by_id = labels_of([0, 1], [0, 4], is_stated=True)
     assert join_tables(graph_of(), [labels_of([0] * 7)]).vertices == 7
     with pytest.raises(DataError, match="names vertex 4, which is not in the graph"):
@@ -224,7 +224,7 @@ def test_vertices_are_as_many_as_edges_name_where_nothing_else_says_it() -> None
     ],
 )
 def test_slices_are_rows_of_beginnings_by_name(content: Any, *, are: bool) -> None:
-    """Also by type and name."""
+    """Slices go by name, or by type and name."""
     assert array_files._are_slices(content) == are
 
 
@@ -260,7 +260,7 @@ def test_one_of_several_graphs_is_cut_out_of_their_tensors() -> None:
 
 
 def test_lists_of_names_end_with_the_number_of_the_others() -> None:
-    """Where there are others at all."""
+    """A list that is short enough has every name, and no number."""
     most = typed_graph._MOST_LISTED
     names = [f"n{number}" for number in range(most + 2)]
     assert typed_graph._list(names[:most]) == " ".join(names[:most])

@@ -12,6 +12,7 @@ import pytest
 
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.host.this_host import this_host
 from emu.problem.job import TIMED
 from emu_nodes import host_metrics, runtime
 from emu_nodes.apt.machine import AptMachine
@@ -298,9 +299,14 @@ def test_edges_of_a_program_are_named_up_to_eight() -> None:
     ],
 )
 def test_a_program_has_something_for_its_edges_and_for_no_others(
-    iteration: int, payloads: dict[int, Any], problem: str
+    iteration: int,
+    payloads: dict[int, Any],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is told the number of the iteration in the job, and what it reads anew."""
+    cpu = iter([2.0, 5.5, 0.0, 0.0])
+    monkeypatch.setattr(this_host, "thread_time", lambda: next(cpu))
     seen: list[Any] = []
     given: dict[int, Any] = dict(payloads)
 
@@ -325,7 +331,7 @@ def test_a_program_has_something_for_its_edges_and_for_no_others(
     work: Any = TaskRunner._compute(task, order, {9: {}})
     assert seen == [{5: 2}, (10 + iteration, {9: {}})]
     assert (work.payloads, work.states) == (payloads, {3: {"s": 1}})
-    assert work.cpu >= 0
+    assert work.cpu == 3.5
     # A copy on another machine takes the state over its edge, and reports none here.
     task._copy = 4
     order.reads = []

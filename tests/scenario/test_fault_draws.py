@@ -248,10 +248,16 @@ def test_iterations_are_written_with_their_unit(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0 iterations", "10000001 iterations", "20 steps", 20]
+    ("text", "problem"),
+    [
+        ("0 iterations", "greater than or equal to 1 "),
+        ("10000001 iterations", "less than or equal to 10000000 "),
+        ("20 steps", "found '20 steps', write for example '20 iterations'"),
+        (20, "found 20, write for example '20 iterations'"),
+    ],
 )
-def test_other_iterations_are_refused(text: Any) -> None:
-    with pytest.raises(ValidationError):
+def test_other_iterations_are_refused(text: Any, problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         CheckpointSection.model_validate({"every": text})
 
 

@@ -82,7 +82,7 @@ def test_a_loss_is_a_share_of_what_the_winner_takes() -> None:
             question=question, makespan=makespan, samples_per_second=rate
         )
 
-    # Of systems that by vertices per second: steps have other numbers of them.
+    # Systems are compared by vertices per second, as their steps differ in size.
     assert Bout(answer("p3", 9.0, 10.0), answer("dgtp", 3.0, 15.0)).loss == 0.5
     assert Bout(answer("", 9.0, 10.0), answer("", 3.0, 15.0)).loss == 2.0
 

@@ -231,7 +231,7 @@ def test_who_begins_within_half_an_iteration_goes_by_one_clock(
 
 
 def test_one_of_twenty_iterations_may_begin_out_of_order() -> None:
-    """Else there are several clocks."""
+    """Two of twenty that do so mean that the clocks differ."""
     times = np.arange(21.0)
     for late, is_common in ((1, True), (2, False)):
         other = times + 0.1
