@@ -344,17 +344,15 @@ def judgement(
     schedule = run.schedule
     chain = critical_path.critical_path(schedule)
     figures = host_figures(run.statistics)
-    off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
     held_up = 0.0
     if prepared.by_kernel:
         figures = replace(figures, late_sends=0, max_behind=0.0)
-        # By waits for a core, at most what it is off: who agrees was not held up. Nor
-        # by delays of its own: behind a full queue they cost nothing, 4.5 % of an
-        # incast that was off by 0.2 %.
-        held_up = min(_share_of_waits(prepared, run, replayed, chain), off)
+        waits = _share_of_waits(prepared, run, replayed, chain)
+        held_up = _loss_of(waits, schedule, replayed)
 
     budget = _budget_of(prepared, run, replayed)
-    own_delay = error_budget.before_first_bytes(budget, replayed.length)
+    first_bytes = error_budget.before_first_bytes(budget, replayed.length)
+    own_delay = _loss_of(first_bytes, schedule, replayed)
     verdict = decide(
         _effect_of(prepared, run, replayed, chain),
         lateness.chain_lateness(_keep_binding_rates(prepared, schedule), run.late),
@@ -371,11 +369,22 @@ def judgement(
         ),
         findings=examine(evidence(prepared, run), system_guards()),
         by_kernel=prepared.by_kernel,
-        # As with waits for a core: who agrees lost nothing by it.
-        own_delay=min(own_delay, off),
+        own_delay=own_delay,
         held_up=held_up,
     )
     return verdict, budget
+
+
+def _loss_of(share: float, schedule: Schedule, replayed: Schedule) -> float:
+    """Return the share of a delay, at most that by which a run is off its replay.
+
+    A run that agrees lost nothing: behind a full queue delays cost nothing, 4.5 % of an
+    incast that was off by 0.2 %.
+    """
+    difference = abs(schedule.length - replayed.length)
+    length = max(replayed.length, 1e-12)
+    off = difference / length
+    return min(share, off)
 
 
 def _keep_binding_rates(prepared: PreparedRun, schedule: Schedule) -> Schedule:

@@ -13,7 +13,7 @@ import pytest
 from emu.emulation.wire.frame_layout import FRAME_ROWS, ROWS
 from emu.errors import ScenarioError
 from emu.experiment import run_experiment
-from emu.experiment.run_experiment import judgement, obstacle_to_staying, setup_figures
+from emu.experiment.run_experiment import obstacle_to_staying, setup_figures
 from emu.problem import Outages
 
 MODULE = "emu.experiment.run_experiment"
@@ -38,52 +38,15 @@ def prepared_of(*, by_kernel: bool = False, compute: str = "timed") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("by_kernel", "length", "waits", "own", "held_up", "own_delay"),
-    [
-        (False, 104.0, 0.5, 0.03, 0.0, 0.03),
-        (True, 104.0, 0.5, 0.03, 0.04, 0.03),
-        (True, 98.0, 0.01, 0.5, 0.01, 0.02),
-    ],
+    ("share", "emulated", "loss"),
+    [(0.03, 104.0, 0.03), (0.5, 104.0, 0.04), (0.5, 98.0, 0.02), (0.5, 100.0, 0.0)],
 )
-def test_waits_and_delays_count_for_what_a_run_is_off_at_most(
-    by_kernel: bool,  # noqa: FBT001
-    length: float,
-    waits: float,
-    own: float,
-    held_up: float,
-    own_delay: float,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_delay_counts_for_what_a_run_is_off_at_most(
+    share: float, emulated: float, loss: float
 ) -> None:
-    """Of 100 s that the replay takes."""
-    decided: dict[str, Any] = {}
-
-    def decide(*_: Any, **keys: Any) -> str:
-        decided.update(keys)
-        return "verdict"
-
-    run: Any = SimpleNamespace(
-        schedule=part(length), statistics={}, late=None, realization=None
-    )
-    for name in ("critical_path.critical_path", "host_figures", "_effect_of"):
-        monkeypatch.setattr(f"{MODULE}.{name}", lambda *_: None)
-    monkeypatch.setattr(f"{MODULE}.replace", lambda *_, **__: None)
-    monkeypatch.setattr(f"{MODULE}._share_of_waits", lambda *_: waits)
-    monkeypatch.setattr(f"{MODULE}._budget_of", lambda *_: {"first bytes": own})
-    monkeypatch.setattr(
-        f"{MODULE}.error_budget.before_first_bytes",
-        lambda budget, _: sum(budget.values()),
-    )
-    for name in ("chain_lateness", "effect_of_slight_delays"):
-        monkeypatch.setattr(f"{MODULE}.lateness.{name}", lambda *_, **__: None)
-    for name in ("_keep_binding_rates", "examine", "evidence", "system_guards"):
-        monkeypatch.setattr(f"{MODULE}.{name}", lambda *_: None)
-    monkeypatch.setattr(f"{MODULE}.decide", decide)
-
-    found: Any = judgement(prepared_of(by_kernel=by_kernel), run, part(100.0))
-    assert found == ("verdict", {"first bytes": own})
-    assert decided["held_up"] == pytest.approx(held_up)
-    assert decided["own_delay"] == pytest.approx(own_delay)
-    assert (decided["time_scale"], decided["processes"]) == (4.0, 3)
+    """The replay takes 100 s; a run may be shorter."""
+    assert run_experiment._loss_of(share, part(emulated), part(100.0)) == loss
+    assert run_experiment._loss_of(share, part(0.0), part(0.0)) == 0.0
 
 
 @pytest.mark.parametrize("by_kernel", [False, True])
