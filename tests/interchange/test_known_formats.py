@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli.app import app
+from emu.graph_data.readers.neighbour_lists import find_layout
+from emu.graph_data.readers.text_table import TableOptions
 from emu.interchange.known_formats import COMMON_FORMATS, FORMATS, describe
 from tests.interchange.platforms import BACKBONE
 from tests.interchange.test_boxes import TREE, matrix
@@ -171,6 +173,33 @@ def test_a_file_is_named(
     assert found["format"] == expected
     assert found["way"]
     assert describe(tmp_path / f"{name}.gz")["format"] == expected
+
+
+#: Texts of marks and rows, and whether they are LGL.
+BLOCKS = [
+    ("# a\nb 1.0\nc -2e-3\n# b\n", True),
+    ("# a\n# b\nc\r\n\nd .5\n#c\nd\n", True),
+    ("# sp|P1\nsp|P2 0.5\nsp|P3 0.25\n# sp|P2\nsp|P3 1.0\n", True),
+    ("# TP53\nIL2,IL3 0.5\n# IL2,IL3\n", True),
+    ("# TP53\nIL2,IL3 0.5\n# MDM2\nTP53 0.5\n", True),
+    ("#nodes:4\n1,2\n2,3\n# end\n3,4\n", False),
+    ("#nodes:4\n1; 2\n2; 3\n# end\n3; 4\n", False),
+    ("#nodes:4\nal bob\nbob cy\n# end\ncy al\n", False),
+    ("#nodes:4\n#edges:3\n1 2\n2 3\n3 4\n", False),
+    ("# a b\nc\n# d\n", False),
+]
+
+
+@pytest.mark.parametrize(("text", "is_blocks"), BLOCKS)
+def test_both_patterns_of_lgl_know_the_same_texts(
+    tmp_path: Path, text: str, *, is_blocks: bool
+) -> None:
+    """One is of `emu what`, the other of the reader."""
+    path = tmp_path / "graph.txt"
+    path.write_bytes(text.encode())
+
+    assert (describe(path)["format"] == "LGL") == is_blocks
+    assert (find_layout(path, TableOptions()) == "blocks") == is_blocks
 
 
 TRIANGLE = [("a", "b"), ("b", "c"), ("c", "a")]

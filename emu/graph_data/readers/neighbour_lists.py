@@ -16,21 +16,32 @@ from emu.errors import DataError
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import INTEGER, Column, join_columns
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.questions import count_left_out
+from emu.graph_data.readers.questions import Reading, ask, count_left_out
 from emu.graph_data.readers.text_table import TableOptions
 
 #: Lines by which a layout is known.
 _LINES = 40
 _COLON = re.compile(r"([^\s,:]+):([^\s,:]*(?:,[^\s,:]+)*)")
-#: A mark, neighbours, another mark: above all rows marks may be comments of a list of
-#: edges (``#nodes:3``), and a neighbour with commas a row of a csv.
-_LGL = re.compile(r"(# ?\S+\n)+([^#\s,;|][^\s,;|]*([ \t][^\s,;|]+)?\n)+# ?\S+\n")
+#: Rows of a csv: each has a separator, and no line with ``#`` has, which is a comment.
+#: Names of proteins have separators, too: ``sp|P1``, with marks of such names.
+_CSV = r"(#[^\n,;|]*\n|(?!#)[^\n,;|]*[,;|].*\n)*\Z"
+#: A mark, neighbours, each with a number for weight or none, and another mark: above
+#: all rows marks may be comments of a list of edges (``#nodes:3``). The same pattern
+#: stands in ``formats.toml``.
+_LGL = re.compile(
+    rf"(?!{_CSV})(# ?\S+\n)+([^#\s]\S*([ \t][-+.\d][-+.\deE]*)?\n)+# ?\S+\n"
+)
+#: Two ids, or an id with its weight.
+_PAIR = re.compile(r"(\d+)[ \t](\d+)")
 #: What Friendster's lists have for vertices whose neighbours are not known.
 _UNKNOWN = {"private", "notfound"}
 
 
 def find_layout(path: Path, options: TableOptions) -> str:
-    """Return ``lines``, ``colons`` or ``blocks``; "" where a text has no such lists."""
+    """Return ``lines``, ``colons`` or ``blocks``; "" where a text has no such lists.
+
+    Raises DataError where blocks may as well be edges below comments.
+    """
     if options.neighbours:
         return "lines"
 
@@ -48,9 +59,34 @@ def find_layout(path: Path, options: TableOptions) -> str:
     # LGL's marks of vertices look like comments: one below a row shows what they are.
     stripped = [f"{line.rstrip()}\n" for line in lines]
     text = "".join(stripped)
-    if _LGL.match(text):
-        return "blocks"
-    return ""
+    # Whoever states columns has a list of edges.
+    if options.columns is not None or not _LGL.match(text):
+        return ""
+    marks = [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
+    _refuse_edges(marks, texts, path)
+    return "blocks"
+
+
+def _refuse_edges(marks: Sequence[str], rows: Sequence[str], path: Path) -> None:
+    """Raise DataError where blocks of LGL may be edges below comments.
+
+    So it is where every row is two ids by its look, and no mark is an id of their kind.
+    """
+    pairs = [_PAIR.fullmatch(row) for row in rows]
+    has_number = any(mark.isdecimal() for mark in marks)
+    first = pairs[0]
+    if first is None or None in pairs or has_number:
+        return
+    neighbour, weight = first.groups()
+    as_edges = Reading(
+        "edges below comments", f"the first is {neighbour} to {weight}", "--columns 1,2"
+    )
+    as_blocks = Reading(
+        "LGL",
+        f"{marks[0]} has a neighbour {neighbour} of weight {weight}",
+        f"write weights as {weight}.0",
+    )
+    raise ask("may be read as", [as_edges, as_blocks], path)
 
 
 def read_neighbours(
