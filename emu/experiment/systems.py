@@ -335,17 +335,18 @@ def as_system(
         raise origin.error(("profile",), f"{problem}job.times={means}")
 
     target = translation_of(system)
-    common = common_job(scenario, target)
-    edit: Edit = {"job": {"system": system, **target.write(common)}}
-    if scenario.placement.tasks:  # by names that the other system's tasks do not have
-        edit["placement"] = None
-    edit.update(settings or {})
     try:
+        common = common_job(scenario, target)
+        edit: Edit = {"job": {"system": system, **target.write(common)}}
+        if scenario.placement.tasks:  # by names that the other's tasks do not have
+            edit["placement"] = None
+        edit.update(settings or {})
         return load(scenario, edit)
     except ScenarioError as error:
-        if not error.file.startswith("job={"):
-            raise
         # Of keys that no file has: the section was written here.
+        is_of_section = error.file.startswith("job={")
+        if error.file and not is_of_section:
+            raise
         file = origin.document.file if origin.document else "the scenario"
         raise ScenarioError(
             error.problem, file=f"{file} as {system}", key=error.key
