@@ -168,11 +168,23 @@ def import_program(program: str, source: str) -> Callable[..., Any]:
         exec(code, vars(module))  # noqa: S102 - the author's own code, see THREAT_MODEL
     except ImportError as error:
         # The text alone is recorded and sent to agents: it has no folder to look in.
-        is_relative = error.name is None
-        if is_relative or isinstance(error, ModuleNotFoundError):
+        if _looks_beside(error):
             error.msg = f"{error.msg}: {_BESIDE}"
         raise
     return look_up(module, name, program)
+
+
+def _looks_beside(error: ImportError) -> bool:
+    """Return True where an import may have meant a file beside that of the code.
+
+    It does not where a package is there and lacks a module, or raised the error itself.
+    """
+    if str(error.msg).startswith("attempted relative import"):
+        return True
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return False
+    package, _, _ = error.name.partition(".")
+    return package not in sys.modules and importlib.util.find_spec(package) is None
 
 
 def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:

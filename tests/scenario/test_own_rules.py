@@ -16,6 +16,7 @@ import pytest
 import emu
 from emu.errors import DataError, ScenarioError
 from emu.experiment.variants import compare_variants
+from emu.host.foreign_code import import_program
 from emu.prediction.rate_policies import GROUP
 from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, load, own_rules, prepare
@@ -435,3 +436,27 @@ def test_a_rule_whose_answers_do_not_follow_from_the_question_is_refused(
     file = written(tmp_path, "mine.py:Mine", "\n".join(lines))
     with pytest.raises(DataError, match="other rates when it is asked again"):
         prepare(load(file)).simulate()
+
+
+# Of a module without a package, which the text of a rule is.
+@pytest.mark.filterwarnings("ignore::ImportWarning")
+@pytest.mark.parametrize(
+    ("statement", "looks_beside"),
+    [
+        ("from .helper import first", True),
+        ("from . import helper", True),
+        ("import no_such_helper", True),
+        ("import no_such_helper.part", True),
+        ("import json.nope", False),
+        ("from json import nope", False),
+        ("raise ImportError('needs libfoo 2, found 1')", False),
+        ("raise ModuleNotFoundError('needs libfoo')", False),
+    ],
+)
+def test_files_beside_a_rule_are_named_where_an_import_may_mean_one(
+    statement: str, *, looks_beside: bool
+) -> None:
+    with pytest.raises(ImportError) as caught:
+        import_program("mine.py:Equal", f"{statement}\n{EQUAL}")
+
+    assert ("files beside it" in str(caught.value)) == looks_beside
