@@ -25,6 +25,7 @@ from emu.cli.options import (
 from emu.cli.packet_options import Queues, Tcp
 from emu.cli.repeat_runs import judge, read_plan, repeat_experiment
 from emu.cli.report_commands import draw
+from emu.cli.trace_times import check_trace, profile_of_trace
 from emu.cli.watching import LiveViews, ProgressLine, address
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
@@ -50,20 +51,14 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.run_experiment import carry_out
 from emu.experiment.run_result import RunResult
-from emu.experiment.trace_profile import (
-    Occurrences,
-    Ranges,
-    list_stated,
-    parse_ranges,
-    profile_from_trace,
-)
+from emu.experiment.trace_profile import parse_ranges
 from emu.experiment.witness import PacketNetwork, with_witness
 from emu.host.files import check_writable
 from emu.host.this_host import module_command
 from emu.prediction import packets
 from emu.prediction.packets import Control, Shares
 from emu.problem import Profile
-from emu.report.measured_tables import ranges_table, rates_lines, times_lines
+from emu.report.measured_tables import rates_lines, times_lines
 from emu.report.run_tables import run_tables
 from emu.report.terminal import plain_table, terminal
 from emu.runs.run_directory import RunDirectory
@@ -467,14 +462,12 @@ def profile(
         raise ScenarioError("is of a trace: add --from TRACE", file="--range")
     if trace is not None:
         _refuse_measuring(rates=rates, iterations=iterations, runs=runs)
-        _check_trace(trace)
+        check_trace(trace)
         # A file from which times are to be measured need not state any.
         scenario = load(file, overrides or [], timed=False)
         kinds = parse_ranges(ranges or ())
-        show = partial(_show_ranges, console, scenario, kinds)
-        with console.status("counting what is sampled"):
-            profile_of_trace = profile_from_trace(scenario, trace, kinds, show)
-        _write_profile(console, out, profile_of_trace)
+        content = profile_of_trace(console, scenario, trace, kinds)
+        _write_profile(console, out, content)
         return
 
     scenario_of_file = load(file, overrides or [], timed=False)
@@ -508,14 +501,6 @@ def profile(
     console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
 
 
-def _show_ranges(
-    console: Console, scenario: Scenario, kinds: Ranges, occurrences: Occurrences
-) -> None:
-    console.print(ranges_table(occurrences))
-    if stated := list_stated(scenario, occurrences, kinds):
-        console.print(f"as the scenario states, no range: {', '.join(stated)}")
-
-
 def _refuse_measuring(*, rates: bool, iterations: int | None, runs: Path) -> None:
     """Raise ScenarioError for options of measuring, which a trace does not need."""
     if rates:
@@ -527,14 +512,6 @@ def _refuse_measuring(*, rates: bool, iterations: int | None, runs: Path) -> Non
     if runs != _RUNS:
         problem = "nothing runs: leave it out beside --from"
         raise ScenarioError(problem, file=f"--runs {runs}")
-
-
-def _check_trace(trace: Path) -> None:
-    """Raise DataError where a file is no trace that times can be taken from."""
-    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
-    from emu.interchange.recognise import PROFILE  # noqa: PLC0415 - seldom used
-
-    check_command(trace, PROFILE)
 
 
 def _measure(

@@ -19,7 +19,7 @@ from emu.problem import Profile
 from emu.scenario import ProfileFile, Scenario, build_job, load
 from emu.scenario.realize import realize
 from emu.systems import Edit
-from emu.systems.training_section import TrainingSection
+from emu.systems.training_section import TimesSection, TrainingSection
 
 Floats: TypeAlias = NDArray[np.float64]
 #: Range of a trace -> seconds of each time that it was recorded.
@@ -38,7 +38,8 @@ _TOLD = 12
 def parse_ranges(texts: Iterable[str]) -> dict[str, list[str]]:
     """Return the ranges of each kind of ``KIND=NAME,...``.
 
-    Raises ScenarioError where a text is written otherwise, or names a kind again.
+    Raises ScenarioError where a text is written otherwise, or names a kind again, or
+    twice a range of which a kind is the sum.
     """
     ranges = dict[str, list[str]]()
     for text in texts:
@@ -47,21 +48,38 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, list[str]]:
         if not names:
             problem = "write for example worker=forward,backward"
             raise ScenarioError(problem, file=option)
+        parts = names.split(",")
         if kind in ranges:
-            both = ",".join([*ranges[kind], names])
+            distinct = dict.fromkeys([*ranges[kind], *parts])
+            both = ",".join(distinct)
             problem = f"is a second one of {kind}: write {kind}={both} for their sum"
             raise ScenarioError(problem, file=option)
-        ranges[kind] = names.split(",")
+        distinct = dict.fromkeys(parts)
+        if len(distinct) < len(parts):
+            once = ",".join(distinct)
+            problem = f"counts a range twice: write {kind}={once}"
+            raise ScenarioError(problem, file=option)
+        ranges[kind] = parts
     return ranges
 
 
 def list_stated(
     scenario: Scenario, occurrences: Occurrences, ranges: Ranges
 ) -> list[str]:
-    """Return the kinds of task without a range, which keep the scenario's times."""
+    """Return the kinds of task without a range whose times the scenario states."""
+    section = scenario.job
+    if not isinstance(section, TrainingSection) or section.rates is not None:
+        return []
+
     tasks = build_job(scenario).tasks
     kinds = dict.fromkeys(task.kind for task in tasks)
-    return [kind for kind in kinds if kind not in ranges and kind not in occurrences]
+    defaults = TimesSection().by_kind()
+    stated = set()
+    for kind, time in section.times.by_kind().items():
+        if time != defaults.get(kind):
+            stated.add(kind)
+    measured = {*ranges, *occurrences}
+    return [kind for kind in kinds if kind in stated and kind not in measured]
 
 
 def profile_from_trace(

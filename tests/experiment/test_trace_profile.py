@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError, ScenarioError
-from emu.experiment.trace_profile import parse_ranges, profile_from_trace
+from emu.experiment.trace_profile import list_stated, parse_ranges, profile_from_trace
 from emu.report.measured_tables import ranges_table
-from emu.scenario import load
+from emu.scenario import build_job, load
 from emu.scenario.scenario_file import loads
 from tests.integration.scenarios import tiny_training
 
@@ -140,6 +140,10 @@ def test_a_kind_has_ranges_once_and_what_is_stated_is_named(tmp_path: Path) -> N
     assert parse_ranges(["worker=a,b", "sampler=c"])["worker"] == ["a", "b"]
     with pytest.raises(ScenarioError, match="write worker=a,b,c for their sum"):
         parse_ranges(["worker=a,b", "worker=c"])
+    with pytest.raises(ScenarioError, match="write worker=a,b for their sum"):
+        parse_ranges(["worker=a,b", "worker=b"])
+    with pytest.raises(ScenarioError, match=r"counts a range twice: write worker=a,b$"):
+        parse_ranges(["worker=a,b,a"])
     with pytest.raises(ScenarioError, match="--range worker: write for example"):
         parse_ranges(["worker"])
     traced(tmp_path / "t.json", [event("step", 0, 1), event("sampler", 2, 1)])
@@ -149,8 +153,28 @@ def test_a_kind_has_ranges_once_and_what_is_stated_is_named(tmp_path: Path) -> N
     command = f"profile {file} {tmp_path}/p.json --from {tmp_path}/t.json"
     result = CliRunner().invoke(app, [*command.split(), "--range", "worker=step"])
 
-    kinds = "as the scenario states, no range: graph_store, parameter_server"
-    assert kinds in " ".join(result.stderr.split())
+    line = "as the scenario states, no range: graph_store, parameter_server written"
+    assert line in " ".join(result.stderr.split())
+
+
+def test_a_time_that_is_not_stated_is_not_named_as_stated(tmp_path: Path) -> None:
+    """A kind without range and time is refused; a ring's steps take 0 s by default."""
+    traced(tmp_path / "t.json", [event("worker", 0, 1), event("sampler", 2, 1)])
+    content = tiny_training(5)
+    del content["job"]["times"]["graph_store"]
+    file = tmp_path / "tiny.json"
+    file.write_text(json.dumps(content))
+    command = f"profile {file} {tmp_path}/p.json --from {tmp_path}/t.json".split()
+    result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 2
+    assert "job.times.graph_store" in result.stderr
+    assert "as the scenario states" not in result.stderr
+
+    found = {"worker": np.array([1.0])}
+    ring = load(tiny(), {"job.sync": "ring"})
+    assert "all_reduce" in {task.kind for task in build_job(ring).tasks}
+    assert list_stated(ring, found, {}) == ["graph_store", "sampler"]
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
