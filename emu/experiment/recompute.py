@@ -63,6 +63,7 @@ VERDICT = ("verdict", "prediction")
 #: Checks that are made where an option asks for them.
 _RULE = "rule"
 _TRAINING = "training"
+_FIGURES = "the other figures of tasks, such as rows and edges"
 #: What no second record tells, by file: an edit that fits all others goes unnoticed.
 UNSEEN = {
     "manifest.json": "when the run started, and on which system and versions; readings "
@@ -77,8 +78,7 @@ UNSEEN = {
     "rate shows as lateness alone",
     "rates.npz": "whether the policy gives these rates: that is asked by --policy",
     "realization.npz": "times of tasks and volumes that no scenario states",
-    "training.csv": "losses, which are computed again by --training, and the other "
-    "figures of tasks, such as rows and edges",
+    "training.csv": f"losses, which are computed again by --training, and {_FIGURES}",
     "weights.npz": "weights; they are computed again by --training",
     "setup/result.json": "sizes of ghost features that a set-up moves, of caches that "
     "change, and of weights that no edge carries later: sender and receiver derive "
@@ -104,7 +104,7 @@ def audit_whole(
     silent = list(subject.silent)
 
     if rule and _RULE not in report.checked:
-        problem = "no rates are recorded"
+        problem = "no rates are recorded, emu run records them (not on kernel NICs)"
         if subject.schedule.rates is not None:
             problem = "no scenario says which times and volumes it expects"
         silent.append(f"the rule is not asked again: {problem}")
@@ -228,7 +228,7 @@ def list_unseen(run: RecordedRun, checked: Container[str] = ()) -> list[str]:
         del of_files["rates.npz"]
     if _TRAINING in checked:
         del of_files["weights.npz"]
-        of_files["training.csv"] = "figures of tasks beside losses, such as rows"
+        of_files["training.csv"] = _FIGURES
     return [
         f"{name} is trusted for {unseen}"
         for name, unseen in of_files.items()

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.experiment.recompute import list_unseen
 from emu.runs.audit_inputs import read_to_audit
 from emu.trust.guards.schedule import task_times
 from tests.cli.mutations import MUTATIONS
@@ -67,7 +69,8 @@ def test_a_sound_simulation_passes(simulated: Path) -> None:
     assert _audited(simulated)[0] == 0
     asked = CliRunner().invoke(app, ["audit", str(simulated), "--policy"])
     assert asked.exit_code == 0
-    assert "the rule is not asked again: no rates are recorded" in asked.output
+    words = " ".join(asked.output.split())
+    assert "no rates are recorded, emu run records them" in words
 
 
 def test_reads_of_the_newest_value_of_a_simulation_are_sound(tmp_path: Path) -> None:
@@ -224,3 +227,15 @@ def test_a_run_of_178_bytes_does_not_pass(tmp_path: Path) -> None:
     assert code == 6
     assert "this run tests control, not the network" in said
     assert "this run tests control" in (run / "report.html").read_text()
+
+
+def test_figures_of_tasks_are_named_alike_with_and_without_training(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "training.csv").touch()
+    run: Any = SimpleNamespace(path=tmp_path)
+    (whole,) = list_unseen(run)
+    (rest,) = list_unseen(run, {"training"})
+
+    figures = rest.removeprefix("training.csv is trusted for ")
+    assert whole.endswith(f"--training, and {figures}")
