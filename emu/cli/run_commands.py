@@ -54,6 +54,7 @@ from emu.experiment.run_result import RunResult
 from emu.experiment.trace_profile import parse_ranges
 from emu.experiment.witness import PacketNetwork, with_witness
 from emu.host.files import check_writable
+from emu.host.first_moments import hold_signals
 from emu.host.this_host import module_command
 from emu.prediction import packets
 from emu.prediction.packets import Control, Shares
@@ -574,4 +575,5 @@ def agent(
     if bind:
         arguments.append(f"--bind={bind}")
     command = module_command("emu.emulation.launch", *arguments)
+    hold_signals()
     os.execv(sys.executable, command)  # noqa: S606 -- our own module

@@ -7,6 +7,8 @@ import sys
 
 #: Streams of the descriptors 0, 1, 2.
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+#: Signals that end a command.
+_ENDING = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 #: What is drawn, where a terminal's encoding has none of it.
@@ -63,9 +65,20 @@ def begin() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="emu")
 
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_interrupt)
+    # Those that came while this process became this program are answered now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
+def hold_signals() -> None:
+    """Hold signals back until `begin` of the program that this process becomes.
+
+    A new program begins without handlers: what came before its `begin` killed an agent
+    without a word.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
 
 def _open_where_closed(number: int) -> None:

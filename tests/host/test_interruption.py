@@ -376,3 +376,28 @@ def test_a_parent_that_is_stopped_is_seen_and_one_that_goes_on_is_not() -> None:
         parent.kill()
         parent.wait()
     assert not watch.look()
+
+
+def test_a_signal_that_comes_while_an_agent_begins_ends_it_with_a_line() -> None:
+    """The command holds it back, and the program that it becomes answers it."""
+    program = """
+import os, signal
+from emu.cli import app
+def become(_program, command):
+    signal.raise_signal(signal.SIGTERM)
+    from emu.host.first_moments import begin
+    print("held back", flush=True)
+    begin()
+os.execv = become
+app(["agent", "127.0.0.1:1"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130
+    assert done.stdout == "held back\n"
+    assert done.stderr == "emu: interrupted by SIGTERM\n"
