@@ -17,6 +17,7 @@ from emu.cli.repeat_runs import Plan, read_plan, repeat_runs, show_repeats
 from emu.cli.report_commands import draw
 from emu.errors import EmulatorError, ExpectationMissed, RunError, ScenarioError
 from emu.host.files import write_atomic
+from emu.host.first_moments import hold_signals
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
@@ -295,4 +296,5 @@ def run_beside(
     # As programs of the lab have it, so that the same scripts run in both.
     os.environ["EMU_MACHINE"] = machine
     arguments = module_command("emu.lab.machines.exec", str(holder), *command)
+    hold_signals()
     os.execv(sys.executable, arguments)  # noqa: S606 - the command is the user's own

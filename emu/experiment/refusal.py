@@ -14,6 +14,7 @@ def reason(error: EmulatorError) -> str:
     key = getattr(error, "key", "")
     # What was found says nothing without its key. Others name what they are about, and
     # may have a key that the user did not write, as ``until.accuracy`` of ``--to``.
-    if first_line.startswith("found ") or key.startswith("systems."):
+    is_of_value = first_line.startswith("found ") or key.startswith("systems.")
+    if key and is_of_value:
         first_line = f"{key}: {first_line}"
-    return printable(first_line.removeprefix(": "))
+    return printable(first_line)

@@ -315,7 +315,7 @@ def list_finished(home: Path, pattern: str) -> list[Path]:
                 is_finished = not entry.name.endswith(_PARTIAL)
                 if is_finished and fits.match(entry.name) and entry.is_dir():
                     found.append(Path(entry.path))
-    except FileNotFoundError:
+    except OSError:  # whoever writes there says why it cannot be had
         return []
     return found
 

@@ -14,7 +14,12 @@ import pytest
 from emu.errors import DataError
 from emu.graph_data import open_columns
 from emu.graph_data.dataset import open_dataset
-from emu.graph_data.prepared import forget_oldest, lock_of, prepare_arrays
+from emu.graph_data.prepared import (
+    forget_oldest,
+    list_finished,
+    lock_of,
+    prepare_arrays,
+)
 
 FORK = multiprocessing.get_context("fork")
 
@@ -172,6 +177,16 @@ def test_the_last_used_are_kept_whatever_dots_are_in_their_names(
     assert lock_of(home / "g-0.5-accuracy").exists()
     forget_oldest(home, "*-accuracy*", 1)
     assert kept() == {"g.txt-0.6-accuracy", "g", being_built.name}
+
+
+def test_a_home_that_is_a_file_has_no_directories(tmp_path: Path) -> None:
+    """Whoever builds one there names the file; looking for one is no error."""
+    home = tmp_path / "home"
+    assert list_finished(home, "*") == []
+    home.touch()
+    assert list_finished(home, "*") == []
+    with pytest.raises(DataError, match="prepared data cannot be written"):
+        prepare_arrays(home / "set", build)
 
 
 def failing(_partial: Path) -> dict[str, Any]:

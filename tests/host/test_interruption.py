@@ -378,21 +378,31 @@ def test_a_parent_that_is_stopped_is_seen_and_one_that_goes_on_is_not() -> None:
     assert not watch.look()
 
 
-def test_a_signal_that_comes_while_an_agent_begins_ends_it_with_a_line() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "program"),
+    [
+        (["agent", "127.0.0.1:1"], "emu.emulation.launch.__main__"),
+        (["exec", "run", "m0", "--", "true"], "emu.lab.machines.exec"),
+    ],
+)
+def test_a_signal_that_comes_while_a_command_becomes_another_ends_it_with_a_line(
+    arguments: list[str], program: str
+) -> None:
     """The command holds it back, and the program that it becomes answers it."""
-    program = """
-import os, signal
-from emu.cli import app
-def become(_program, command):
+    steps = f"""
+import importlib, os, signal, sys
+from emu.cli import app, lab_commands
+def become(_interpreter, command):
     signal.raise_signal(signal.SIGTERM)
-    from emu.host.first_moments import begin
     print("held back", flush=True)
-    begin()
+    sys.argv = command[2:]
+    importlib.import_module({program!r}).main()
 os.execv = become
-app(["agent", "127.0.0.1:1"])
+lab_commands.holder_of = lambda *_: 1
+app({arguments!r})
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", steps],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,

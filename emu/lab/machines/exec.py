@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from emu.errors import RunError
+from emu.host.first_moments import begin
 from emu.lab.machines.cpu_groups import join_group_of
 from emu.lab.machines.namespaces import die_with_parent, enter
 
@@ -22,6 +23,7 @@ _GOING = 1.0
 
 def main() -> int:
     """Run the command; return its exit code, 128 more than the number of a signal."""
+    begin()
     _, process, *command = sys.argv
     holder = int(process)
     directory = Path.cwd()
