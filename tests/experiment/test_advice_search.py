@@ -38,7 +38,7 @@ class Way:
 
     @property
     def judged(self) -> tuple[float, float]:
-        """What is least of the best."""
+        """Return seconds and cost as the terms judge them."""
         return self.terms.judge(self.seconds, self.cost)
 
     @property
@@ -174,7 +174,7 @@ def test_trials_are_worth_it_from_a_hundredth_on(
 def test_beyond_the_limits_a_trial_is_better_by_coming_nearer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 8 s, twice the deadline, those that take 6 are just not worth it."""
+    """A trial of 6 s is just not worth it where 8 s are twice the deadline."""
     monkeypatch.setattr(advice_search, "WORTHWHILE", 0.25)
     search = search_of(Terms(deadline=4.0))
     prospect = prospect_of(8.0, cost=1.0)
@@ -445,7 +445,7 @@ def test_batches_are_tried_around_the_files_and_beyond_where_the_last_is_best(
 def test_settings_of_no_use_are_dropped_but_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without `b` it takes as long, without `a` longer; of `c` there is no trial."""
+    """The epoch takes as long without `b`, longer without `a`; `c` has no trial."""
     seconds = {"job.a": 9.0, "job.b": 5.0, "job.c": None, "job.batch_size": 1.0}
 
     def time_sets(_: object, row: str, sets: Any, settings: Any) -> Any:
@@ -508,7 +508,7 @@ def test_what_each_class_held_at_best_is_said_where_nothing_reaches_the_target(
 
 
 def test_no_choice_that_is_worse_than_the_file_is_left() -> None:
-    """At the terms' limits or below; a file beyond them bounds nothing."""
+    """Choices at the limits of the terms stay; a file beyond them bounds nothing."""
     terms = Terms(deadline=10.0, budget=99.0)
     ways: Any = [Way("a", 4.0, 1.0, terms), Way("b", 10.0, 1.0, terms)]
     ways += [Way("c", 11.0, 1.0, terms), Way("d", 6.0, 1.0, terms)]
@@ -575,7 +575,7 @@ def advice_of(best: Way, stated: Any, *others: Way, terms: Terms) -> Any:
 
 
 def test_margins_are_of_what_was_judged() -> None:
-    """By dollars under a deadline alone, and by seconds else."""
+    """Margins are in dollars under a deadline alone, and in seconds otherwise."""
     terms = Terms(deadline=10.0)
     best = Way("a", 4.0, 2.0, terms)
     rival, late = Way("b", 8.0, 5.0, terms), Way("c", 11.0, 1.0, terms)
@@ -684,7 +684,7 @@ def test_the_best_line_has_the_interval_of_several_seeds() -> None:
 def test_other_figures_may_make_other_machines_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of three sets the first is refused, and on the last an epoch takes 2 s."""
+    """The first of three sets is refused, and an epoch takes 2 s on the last set."""
     errors: dict[Any, Any] = {("a",): ScenarioError("no a")}
     epochs = {("b",): 3.0, ("c",): 2.0}
     asked = []

@@ -220,7 +220,7 @@ def row_of(
 
 
 def test_the_best_of_a_row_has_the_most_vertices_or_the_shortest_time() -> None:
-    """To a target b is there first, and without one a sees more vertices."""
+    """System b is first at the target; without a target a sees more vertices."""
     for target, best in ((None, "a"), (Target(0.5), "b")):
         rows = [row_of("c", 9.0, 5.0, target), row_of("a", 7.0, 30.0, target)]
         rows.append(row_of("b", 4.0, 20.0, target))
@@ -320,7 +320,7 @@ def test_a_row_is_on_all_machines_where_that_is_free_and_faster(
     everywhere: float | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On its own it takes 8 s; where it has no room on all it stays there."""
+    """The row takes 8 s on its own machines, and stays there without room on all."""
     job = SimpleNamespace(system="dgtp", ranks=lambda names: [*names])
     cluster = SimpleNamespace(names=("m0", "m1"))
     scenario = scenario_of(job=job, stated_cluster=cluster)
@@ -413,7 +413,7 @@ def test_eight_scenarios_on_some_machines_are_kept(
 
 
 def test_the_fastest_trial_is_kept_where_the_row_is_as_long_as_the_file() -> None:
-    """Of trials of 4, 3 and 3 s the first of 3; none to a target or an accuracy."""
+    """The first trial of 3 s is kept, but none for a target or an accuracy."""
     seconds = {"a": 4.0, "b": 3.0, "c": 3.0}
 
     class Tried:

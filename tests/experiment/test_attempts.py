@@ -309,7 +309,7 @@ def test_recovery_has_what_was_foreseen_where_it_could_be() -> None:
 
 
 def test_what_died_by_itself_is_a_kill_of_its_processes_a_moment_later() -> None:
-    """Of several jobs, or where nobody knows who died, it is of no process."""
+    """A death of unknown victims, or in one of several jobs, names no process."""
     known = Ended(0, 2, 5.0, 1.0, 0.5, 2.0, "w0 died", began=3.0, victims=("p", "q"))
     stated = replace(known, killed=True)
     unknown = replace(known, ran=7.0, victims=(), error="an agent died")

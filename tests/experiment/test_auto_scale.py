@@ -249,7 +249,7 @@ def test_trials_are_as_long_as_the_rest_of_the_budget_allows(
 
 
 def test_the_median_of_what_is_sent_decides_the_byte_scale() -> None:
-    """Of four the upper one in the middle; what sends nothing does not count."""
+    """The upper of the two middle values counts; values of zero are left out."""
     assert choose_byte_scale([80.0, 10.0, 40.0, 20.0]) == 25_000.0
     assert choose_byte_scale([0.0, 10.0, 20.0, 0.0, 40.0]) == 50_000.0
     assert choose_byte_scale([2.0, 3.0, 1e4]) == 3200.0

@@ -338,7 +338,7 @@ def test_ends_take_half_a_millisecond_of_a_core_each() -> None:
 
 
 def test_two_cores_carry_half_of_what_a_connection_does() -> None:
-    """Of 2 GB/s they carry 1, and so does one core alone; six carry 3."""
+    """Two cores, or one, carry 1 GB/s where a connection has 2; six cores carry 3."""
     few = replace(KNOWN, ends=1)
     assert strain(few, 2, 2e9) == strain(few, 1, 2e9) == ""
     said = strain(replace(few, peak_traffic=3.5e9), 6, 2e9)
@@ -385,7 +385,7 @@ def test_memory_lacks_where_less_is_stated_than_needed(
 
 
 def test_a_dry_run_counts_what_crosses_and_what_shares_a_process() -> None:
-    """Of 18 tasks on 3 machines each sends once, 10 kB that the second step waits for.
+    """Each of 18 tasks on 3 machines sends 10 kB, and the second step waits for them.
 
     Every machine has a process of 40 MB; the 15 others are 1 MB each in these.
     """

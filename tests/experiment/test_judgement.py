@@ -151,7 +151,7 @@ def test_a_host_moves_no_end_that_a_kernel_or_real_work_may_have_moved(
 def test_measured_work_may_not_undercut_its_cpu_time(
     compute: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that is twice as fast half of it."""
+    """A machine that is twice as fast needs half of the CPU time."""
     for name in ("has_one_clock", "burst_of", "log_of_sends", "real_volumes"):
         monkeypatch.setattr(f"{MODULE}.{name}", lambda *_: None)
     monkeypatch.setattr(f"{MODULE}.list_windows", lambda _: None)

@@ -105,7 +105,7 @@ def test_what_takes_no_time_costs_nothing() -> None:
 def test_a_choice_has_all_seeds_up_to_one_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of five seeds the fourth does not reach the target."""
+    """The fourth of five seeds misses the target, so that three seeds stay."""
     asked = []
     question = Question(None, "p3", seeds=1)  # type: ignore[arg-type]
 

@@ -173,7 +173,7 @@ def test_sizes_are_quarters_of_what_samplers_can_share() -> None:
 
 
 def test_samples_are_of_all_iterations_but_the_first_and_of_tasks_that_tell() -> None:
-    """Of 100 s a kind that takes 1 tells nothing, and one without operations."""
+    """A kind with 1 s of 110 s is left out, as is a kind without operations."""
     kinds = ["a", "b", "a", "c", "d"]
     counts = np.zeros((6, 5, 3))
     counts[1] = [[50, 1, 2], [60, 3, 4], [70, 5, 6], [0, 0, 0], [80, 1, 1]]

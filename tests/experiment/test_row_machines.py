@@ -91,7 +91,7 @@ def test_slower_trials_are_not_asked_for_their_memory(
 
 
 def test_only_what_is_faster_than_before_is_asked() -> None:
-    """What is too slow by its times alone is not even prepared."""
+    """A set that is too slow by its times alone is not even prepared."""
     row = DrawnRow([(1.0, False), (0.9, True), (0.95, True), (0.9, True), (0.5, True)])
     pieces = [(0, machines) for machines in row.sets]
     attempts = _Attempts([Question(row.scenario)], [row], pieces)

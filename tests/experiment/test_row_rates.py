@@ -90,7 +90,7 @@ def learning_of(rate: float, levels: Sequence[float]) -> Learning:
 
 
 def test_a_rate_is_slow_where_it_stands_below_a_third_of_the_leaders_way() -> None:
-    """Of four levels of the leader the first two are its first third."""
+    """The first two of the four levels of the leader lie in a third of its way."""
     leader = learning_of(0.1, [0.1, 0.2, 0.5, 0.6])
     assert not learning_of(0.3, [0.05, 0.2, 0.1]).is_slow(leader)
     assert learning_of(0.3, [0.05, 0.19, 0.1]).is_slow(leader)
@@ -183,7 +183,7 @@ def test_a_leader_that_stands_still_brings_the_others_back(
 def test_a_rate_that_arrives_bounds_the_others_by_the_looks_that_make_it_sure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At 0.01 in pass 9; at 0.03 in 7; 0.1 comes no sooner, and 0.3 is not tried."""
+    """Rate 0.01 arrives in pass 9, 0.03 in 7; 0.1 is no faster, 0.3 is not tried."""
     found = race(monkeypatch, [0.01] * 4, **{"0_01": 9, "0_03": 7, "0_1": 8})
     rates = learning_rates.find_rate(PLAIN, Target(0.9, within=40))
     first = [(rate, 4) for rate in (0.01, 0.003, 0.03, 0.1)]
@@ -196,7 +196,7 @@ def test_a_rate_that_arrives_bounds_the_others_by_the_looks_that_make_it_sure(
 def test_rates_beyond_the_best_one_are_tried_for_a_pass_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At 0.1 in pass 4, at 0.3 in 3, and at 1 in no fewer than that."""
+    """Rate 0.1 arrives in pass 4 and rate 0.3 in pass 3; rate 1 is no faster."""
     found = race(monkeypatch, [0.01] * 6, **{"0_1": 4, "0_3": 3})
     rates = learning_rates.find_rate(PLAIN, Target(0.9, within=40))
     first = [(rate, 4) for rate in (0.01, 0.003, 0.03, 0.1)]
@@ -238,7 +238,7 @@ def test_no_more_than_three_rates_beyond_the_grid_are_tried(
 def test_what_gains_nothing_in_a_hundred_steps_is_given_up(
     steps_per_pass: int, gain: float, last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From 4 to 12 passes are 8 of as many steps each, and to 36 are 24."""
+    """Passes 5 to 12 are 8 times the steps of a pass, and passes 13 to 36 are 24."""
     found = race(monkeypatch, [gain] * 4, steps_per_pass)
     learning_rates.find_rate(PLAIN, Target(0.9, within=40))
     assert found.asked[-1][1] == last

@@ -150,7 +150,7 @@ def test_what_is_done_again_is_no_recovery() -> None:
 
 
 def test_reads_that_are_others_than_simulated_are_counted() -> None:
-    """Of two edges that read the newest, of 3 and 2 rounds, three reads differ."""
+    """Two edges, of 3 and 2 rounds, read the newest, and three reads differ."""
     edges = [
         SimpleNamespace(latest=True, destination=1),
         SimpleNamespace(latest=False, destination=0),

@@ -200,7 +200,7 @@ def test_neighbours_are_taken_as_one_and_gains_have_to_pay_twice() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, None])
 def test_a_choice_is_read_back_with_its_trial(number: int | None) -> None:
-    """What is taken is the trial of its scale, where it met the aims."""
+    """A choice takes the trial of its scale where that trial met the aims."""
     trials = (on_a_host(2.0, 4.0), on_a_host(8.0, 4.0))
     taken = None if number is None else trials[number]
     scale = 8.0 if taken is None else taken.time_scale

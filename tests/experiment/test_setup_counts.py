@@ -159,7 +159,7 @@ def test_a_cache_holds_no_row_that_a_store_of_its_machine_owns(
 
 
 def test_cached_rows_are_those_that_other_machines_send_to_one() -> None:
-    """Of what comes to m0 16 bytes are ghosts, 4 its own, and 32 are for m1."""
+    """Machine m0 gets 3 bytes that count; ghosts and rows of its own do not."""
     rows = [
         ("cached rows", "g1", "s0", 1.0),
         ("cached rows", "g1", "s1", 2.0),

@@ -274,7 +274,7 @@ def test_a_target_is_a_share_above_nothing_and_at_most_all(
 def test_passes_end_with_the_step_that_sees_the_last_vertex(
     batch_size: int, steps: int
 ) -> None:
-    """Of 197 vertices three workers see 48 in a step: four steps are too few."""
+    """Three workers see 48 of 197 vertices in a step: four steps are too few."""
     scenario = scenario_of(batch_size=batch_size)
     assert open_for(build_job(scenario).settings).train_count == 197
     ended: Any = Target(0.5, "test", within=7).end(scenario)

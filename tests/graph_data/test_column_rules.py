@@ -283,7 +283,7 @@ def test_pairs_that_may_be_ends_share_ids() -> None:
 def test_a_first_row_may_state_sizes(
     row: tuple[str, ...], left: list[int], right: list[int], *, states: bool
 ) -> None:
-    """Behind the first number one says how many rows follow; ids are in range."""
+    """The number behind the first one states the count of rows; ids are in range."""
     columns = (Column(np.array(left)), Column(np.array(right)))
     assert states_sizes(row, *columns) == states
 
@@ -422,7 +422,7 @@ def test_two_sides_are_one_graph_with_the_left_one_first() -> None:
     ],
 )
 def test_parts_of_splits_by_the_names_of_arrays(name: str, part: str | None) -> None:
-    """Of what is no part there is none."""
+    """A name that belongs to no split has no part."""
     assert split_arrays.split_part(name) == part
 
 

@@ -51,7 +51,7 @@ def test_hashes_are_those_of_splitmix64() -> None:
 def test_draws_lead_by_weight_into_a_block_a_class_or_anywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of vertex 3: its block has weight 4 to 10, its class 0 to 10, all 0 to 20."""
+    """Vertex 3 has weights 4 to 10 in its block, to 10 in its class, to 20 in all."""
     draws = [
         (0.49, 0.5, 3),
         (0.49, 0.3, 2),
@@ -76,7 +76,7 @@ def test_draws_lead_by_weight_into_a_block_a_class_or_anywhere(
 
 
 def test_shares_of_draws_are_those_of_weights_in_each_group() -> None:
-    """Of vertex 3: 0.2 / 20 anywhere, 0.3 / 10 in the class, 0.5 / 6 in the block."""
+    """Vertex 3 has 0.2 / 20 anywhere, 0.3 / 10 in its class, 0.5 / 6 in its block."""
     shares = structure()._share(np.full(6, 3), np.arange(6))
     expected = [0.04, 0.12, 2 * (0.04 + 0.5 / 6), 4 * (0.04 + 0.5 / 6), 0.05, 0.05]
     assert shares.tolist() == pytest.approx(expected)
@@ -89,7 +89,7 @@ def test_shares_of_draws_are_those_of_weights_in_each_group() -> None:
 
 
 def test_degrees_and_draws_go_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 40 edges and weight 20 two for each; draws are rounded at random."""
+    """A weight of 1 of 20 has 2 of 40 edges; draws are rounded at random."""
     found = structure(repeats=1.25)
     assert found.degrees.tolist() == [2, 6, 4, 8, 10, 10]
     monkeypatch.setattr(drawn_graph, "_SLICE", 2)

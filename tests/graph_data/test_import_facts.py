@@ -16,7 +16,7 @@ from emu.graph_data.sampling import Structure
 
 
 def test_facts_count_what_came_and_what_was_dropped() -> None:
-    """Of nine edges two were loops and four doubles; three are left in both ways."""
+    """Two of nine edges are loops and four are doubles: three edges are left."""
     graph: Any = SimpleNamespace(
         structure=SimpleNamespace(
             vertices=6, indices=np.zeros(6), degrees=np.array([1, 2, 2, 1, 0, 0])

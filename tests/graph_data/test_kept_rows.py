@@ -34,7 +34,7 @@ def test_rows_are_the_same_whatever_part_is_asked_for(
 
 
 def test_blocks_lie_within_classes_and_fill_them() -> None:
-    """Of 1000 vertices the first class has most; blocks are of some 150."""
+    """The largest class has 225 of 1000 vertices, in two blocks."""
     blocks = Blocks(PRESETS["products-like"], 1000)
     sizes = np.diff(blocks.class_bounds)
     assert (blocks.class_bounds[0], blocks.class_bounds[-1]) == (0, 1000)
@@ -122,7 +122,7 @@ def test_vertices_are_counted_by_the_store_that_owns_them() -> None:
     ],
 )
 def test_caches_are_as_large_as_is_stated(settings: dict[str, Any], rows: int) -> None:
-    """In bytes, or as a share of what a store has of 150 vertices."""
+    """A size is stated in bytes, or as a share of what a store has of 150 vertices."""
     dataset: Any = SimpleNamespace(feature_length=10, vertices=150, parts=3)
     section = {"policy": "lru", "window": 0, "homes": [0, 1], **settings}
     plan = CachePlan.from_settings({"cache": section, "precision": "float32"}, dataset)
@@ -173,7 +173,7 @@ def drawn_structure() -> Any:
 
 
 def test_draws_lead_to_vertices_by_their_weights_in_and_beyond_groups() -> None:
-    """From vertex 0 half of the draws go to 0 and 1, and half to all."""
+    """Half of the draws from vertex 0 go to vertices 0 and 1, and half to all."""
     structure = drawn_structure()
     targets = np.arange(4)
     near = 0.05 + 0.5 / 3

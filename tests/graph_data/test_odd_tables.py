@@ -146,7 +146,7 @@ def test_a_letter_of_the_last_line_decides_on_the_encoding(
 
 
 def test_a_letter_that_the_start_of_a_text_cuts_is_no_damage() -> None:
-    """What goes on may end within a letter, what ends may not."""
+    """A text that goes on may be cut within a letter, but not a text that ends."""
     start = b"a" * ((1 << 20) - 1) + "é".encode()[:1]
     assert text_table._encoding_of(start) == "utf-8-sig"
     assert text_table._encoding_of(start[1:]) == "latin-1"
@@ -320,7 +320,7 @@ def test_answers_that_a_file_does_not_need_are_refused(tmp_path: Path) -> None:
 def test_classes_are_fewer_than_vertices(
     rows: str, classes: list[Any] | None, note: str, tmp_path: Path
 ) -> None:
-    """Of two vertices both may have their own; numbers up to the rows stay."""
+    """Two vertices may have two classes; class numbers below the row count stay."""
     path = written(tmp_path, f"id,label\n{rows}")
     if classes is None:
         with pytest.raises(DataError, match=note):
@@ -363,7 +363,7 @@ def test_a_square_or_wide_table_may_be_a_matrix(
 
 
 def test_options_name_columns_that_have_no_clear_name(tmp_path: Path) -> None:
-    """By number where a name stands twice, has a comma or a star, or is not there."""
+    """A column with a double, odd or missing name is named by its number."""
     text = 'w,w,"a,b",*c,,d\n1,2,3,4,5,6\n'
     table = text_table.open_table(written(tmp_path, text), TableOptions())
     table = table.decide(header=True)

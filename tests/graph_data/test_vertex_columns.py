@@ -129,7 +129,7 @@ def test_ids_of_a_graph_are_those_of_the_file_or_of_its_edges() -> None:
 def test_the_column_that_names_vertices(
     table: Any, known: KnownIds | None, place: int | None
 ) -> None:
-    """By an option, a name, or what joins."""
+    """An option, a name or joining values decide which column names vertices."""
     assert choose_id(table, known, ()) == place
 
 
@@ -169,7 +169,7 @@ def test_a_column_of_values_is_no_id() -> None:
 def test_the_first_column_is_the_id_beside_one_of_values(
     table: Any, place: int | None, value: int, found: int | None
 ) -> None:
-    """Where nothing else says it."""
+    """The first column is the id where nothing else says which column is."""
     assert first_as_id(table, place, value) == found
 
 
@@ -230,7 +230,7 @@ def test_numbers_that_may_be_ids_or_values_are_asked_about() -> None:
 def test_the_column_of_the_classes(
     table: Any, place: int | None, column: int | None
 ) -> None:
-    """By an option, a name, as the only one, or as words among numbers."""
+    """The class column is stated, named, the only one, or words among numbers."""
     assert choose_class(table, place) == column
 
 

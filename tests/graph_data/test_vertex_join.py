@@ -44,7 +44,7 @@ def rows_of(values: Any, ids: Any = None, **known: Any) -> VertexTable:
 
 
 def test_values_go_to_the_vertices_that_they_name() -> None:
-    """In any order; who is not named has no class, and ids stay those of the file."""
+    """Rows come in any order; a vertex without a row has no class; ids stay."""
     features = rows_of([[30.0], [10.0], [20.0]], [9, 5, 7])
     labels = labels_of([1, 0], [7, 9], is_stated=True)
     found = join_tables(graph_of([5, 7, 9]), [features, labels])
@@ -91,7 +91,7 @@ def test_vertices_of_tables_alone_are_vertices_too() -> None:
 def test_rows_in_order_belong_to_vertices_as_is_said(
     ids: list[Any], rows: int, order: str, sources: list[int], kept: list[Any] | None
 ) -> None:
-    """To 0, 1 and so on, to ids as they are sorted, or to 1, 2 and so on."""
+    """Rows belong to 0, 1 and so on, to sorted ids, or to 1, 2 and so on."""
     found = join_tables(graph_of(ids), [labels_of([0] * rows)], order)
     assert found.sources.tolist() == sources
     assert (None if found.ids is None else found.ids.tolist()) == kept
@@ -191,7 +191,7 @@ def test_a_shift_is_of_numbers_alone() -> None:
 
 
 def test_tables_in_order_have_as_many_rows() -> None:
-    """Of equal lengths the first table is named."""
+    """The error names the first of two tables that have equal lengths."""
     tables = [labels_of([0, 1]), rows_of([[1.0]] * 3), rows_of([[2.0]] * 3)]
     with pytest.raises(
         DataError, match=r"^edges.txt: 3 features in rows.txt and 2 labels"
@@ -229,7 +229,7 @@ def test_slices_are_rows_of_beginnings_by_name(content: Any, *, are: bool) -> No
 
 
 def test_one_of_several_graphs_is_cut_out_of_their_tensors() -> None:
-    """What holds ids goes along its last axis; others along their first."""
+    """Arrays of ids are cut along the last axis, other arrays along the first."""
     merged = {
         "x": np.arange(10).reshape(5, 2),
         "edge_index": np.arange(8).reshape(2, 4),

@@ -117,7 +117,7 @@ def test_a_link_without_a_rate_keeps_its_latency() -> None:
 
 
 def test_edges_pair_instances_and_their_components() -> None:
-    """Of as many instances each has its own; else all of one side meet the other."""
+    """Equal counts pair one to one; otherwise all of one side meet the other."""
     one_by_one = infrastructure(
         [
             edge(end("a", "nic[0]"), end("h", "port"), link="eth"),
@@ -198,7 +198,7 @@ def test_connections_of_what_is_missing_are_left_out() -> None:
 def test_machines_are_of_the_first_type_in_order(
     counts: dict[str, int], kind: str
 ) -> None:
-    """Of components of no usual type it is said how many there are."""
+    """Components of no usual type are counted among what is left out."""
     names = [*counts]
     components = [component(name, count) for name, count in counts.items()]
     components += [component("hub", 1), component("fan", 2), component("ash", 3)]

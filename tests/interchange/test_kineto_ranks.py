@@ -100,7 +100,7 @@ WIDTHS = {
 
 
 def test_an_exchange_has_the_bytes_of_its_numbers(tmp_path: Path) -> None:
-    """What the rank brings, and not what it gets; a barrier brings nothing."""
+    """An exchange counts what a rank brings, not what it gets; a barrier has none."""
     for width, names in WIDTHS.items():
         for name in names:
             found = exchange_of(tmp_path, dtype=name, **{"Out msg nelems": 9})
@@ -204,7 +204,7 @@ def test_numbers_of_the_likely_call_are_its_whole_ones() -> None:
 
 
 def test_splits_are_those_of_the_first_call_with_as_many_rows() -> None:
-    """What it sends of its second input; one of equal parts has that's first length."""
+    """The rows of a call are the sum of its splits, or else the length of its input."""
     base = "c10d::alltoall_base_"
 
     def splits(text: Any, rows: Any = None) -> Range:
@@ -308,7 +308,7 @@ def test_operators_compute_where_they_call_none_and_are_in_no_exchange(
 def test_a_kernel_is_ready_when_all_that_were_launched_before_have_ended(
     tmp_path: Path,
 ) -> None:
-    """What is launched at the same time or later, and ends later, is not waited for."""
+    """Kernels that were launched no earlier, and end later, are not waited for."""
     events = [
         *kernel(0, 9, 1),
         *kernel(2, 5, 2),

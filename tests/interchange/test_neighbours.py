@@ -79,7 +79,7 @@ def nodes_of(tmp_path: Path, *rows: dict[str, Any]) -> Trace:
 
 
 def test_times_of_a_collective_are_made_up_where_there_are_any(tmp_path: Path) -> None:
-    """Of four nodes one computes, and has a time."""
+    """One of four nodes computes, for 5 us; in a collective this time is made up."""
     trace = nodes_of(
         tmp_path,
         {"id": 1, "type": 4, "runtime": 5},
@@ -105,7 +105,7 @@ def test_times_of_a_collective_are_made_up_where_there_are_any(tmp_path: Path) -
 def test_dependencies_that_contradict_each_other_go_by_their_ids(
     tmp_path: Path,
 ) -> None:
-    """Of four, calls of 3 before 2 and of 2 before 1 are against the ids."""
+    """Two of four dependencies, 3 before 2 and 2 before 1, contradict the ids."""
     trace = nodes_of(
         tmp_path,
         {"id": 3, "type": 4, "ctrl_deps": [1, 3]},
@@ -411,7 +411,7 @@ def range_of(begin: float, name: str) -> Range:
 
 
 def test_calls_pair_with_exchanges_where_each_came_before_its_own() -> None:
-    """Of two the second was called late: then the last before each is the likely."""
+    """The second call came late: each exchange gets the last call before it."""
     exchanges = [range_of(at, "gloo:all_reduce") for at in (5.0, 6.0)]
     paired = [call(1.0), call(2.0)]
     assert [*calls_of(exchanges, paired)] == [[paired[0]], [paired[1]]]

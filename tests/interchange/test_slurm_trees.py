@@ -100,7 +100,7 @@ def test_a_list_that_is_damaged_is_refused(
 def test_a_list_may_have_twice_as_many_names_as_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of switches there may be more than machines."""
+    """A list may have 6 names where 3 machines are read: switches may be more."""
     monkeypatch.setattr(slurm_switches, "MOST_MACHINES", 3)
     assert len(tree(tmp_path, "SwitchName=s Nodes=n[1-6]").machines) == 6
     assert len(tree(tmp_path, "SwitchName=s Nodes=n[1-2][1-3]").machines) == 6

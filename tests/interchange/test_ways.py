@@ -207,7 +207,7 @@ def test_a_matrix_without_nics_is_whole_and_joins_no_boxes(tmp_path: Path) -> No
 
 
 def test_a_gpu_is_guessed_by_the_lanes_that_lead_to_a_switch() -> None:
-    """Of eight GPUs with 12 lanes to each the first of 12 lanes is meant."""
+    """Eight GPUs with 12 lanes to each other are the first known GPU of 12 lanes."""
     names = [f"GPU{number}" for number in range(8)]
     rows = {
         source: {target: "X" if source == target else "NV12" for target in names}
@@ -253,7 +253,7 @@ def test_parameters_that_are_not_of_their_cluster_are_refused(
 
 
 def test_a_host_of_a_dragonfly_stands_by_its_number() -> None:
-    """Of two groups of three chassis of four blades of two hosts."""
+    """The dragonfly has 2 groups of 3 chassis of 4 blades of 2 hosts."""
     grid = Dragonfly(name="d", parent=None, counts=(2, 3, 4, 2), wire=Wire(1.0))
     assert grid._place(0) == [0, 0, 0, 0]
     assert grid._place(47) == [1, 2, 3, 1]
@@ -319,7 +319,7 @@ def test_a_cluster_that_says_what_is_not_known_is_refused(
 
 
 def test_a_backbone_without_a_rate_or_latency_is_none(tmp_path: Path) -> None:
-    """What is stated of its policy alone is no backbone."""
+    """A backbone of which only the policy is stated is no backbone."""
     path = tmp_path / "p.xml"
     for more, middle in (
         ('bb_sharing_policy="ODD"', []),

@@ -94,7 +94,7 @@ def test_a_task_stands_where_it_ran_and_takes_a_core_where_there_are_some(
 
 
 def test_without_machines_all_stand_on_one(tmp_path: Path) -> None:
-    """Where tasks name machines that the file does not list, it is said how often."""
+    """Machines that tasks name and the file does not list are counted."""
     tasks = [task("a", machine="x"), task("b"), task("c", machines=["x", "y"])]
     read = workflow(tmp_path, *tasks)
     assert read.machines == [{"name": "m0"}]

@@ -152,7 +152,7 @@ def test_ways_as_short_as_another_are_counted_for_each_pair(tmp_path: Path) -> N
 
 
 def test_a_star_joins_over_links_of_hosts_and_its_backbone(tmp_path: Path) -> None:
-    """Of cabinets each host has a link of its own, of two directions."""
+    """Each host of a cabinet has a link of its own in each direction."""
     inside = (
         '<cabinet id="k" prefix="p" suffix=".k" radical="3,5" speed="1Gf" bw="7MBps" '
         'lat="8us"/>'
@@ -220,7 +220,7 @@ def test_links_of_a_cluster_have_a_wire_each_way_or_one(
 def test_routes_to_a_cluster_end_at_its_router(
     more: str, gateway: str, tmp_path: Path
 ) -> None:
-    """From there the link of the host alone leads on, after the backbone if any."""
+    """Beyond the router a route crosses the backbone, if any, and the host's link."""
     inside = zone("h", hosts("A")) + links("x") + cluster(2, f'bb_bw="1MBps" {more}')
     way = zone_route(("h", "c"), ("A", gateway), "x")
     found = read(tmp_path, zone("w", inside + way))

@@ -101,7 +101,7 @@ def test_runs_of_which_no_fit_is_right_are_refused(
     known: dict[str, Any],
     words: str,
 ) -> None:
-    """With force those that are not trusted are fitted, and no others."""
+    """Force fits runs that are not trusted, but no other refused run."""
     lab = LAB | known
     monkeypatch.setattr(fit_run, "read_lab", lambda _: lab)
     with pytest.raises(DataError, match=words):
@@ -127,7 +127,7 @@ def test_a_run_of_other_cores_says_nothing_of_other_nics(
 
 
 def test_errors_of_a_fit_are_shares_of_what_was_measured() -> None:
-    """Of the run that was fitted, and of its second half."""
+    """Errors are known for the run that was fitted and for its second half."""
     fit = fit_run.Fit(
         document={"name": "n"},
         iterations=4,

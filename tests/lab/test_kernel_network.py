@@ -215,7 +215,7 @@ def test_senders_wait_for_no_rate_where_nics_have_them() -> None:
 
 
 def test_rates_wait_until_their_lines_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one sender those of an instant are set together; none of 0 is set at all."""
+    """Rates of one sender at one instant are set together; a rate of 0 is not set."""
     problem = prepare(load(FALLS)).problem
     lab = FakeLab()
     nics = LabNics(cast("Lab", lab), [], problem, 100.0)

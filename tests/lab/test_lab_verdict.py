@@ -198,7 +198,7 @@ def test_messages_that_moved_the_end_its_way_are_drifts() -> None:
 
 
 def test_messages_are_laid_out_by_direction_and_from_the_beginning() -> None:
-    """Of four that begin within 0.5 s and 2 s the packets behind the first count."""
+    """Rows from 0.5 s to 2 s count, without the first packet of each message."""
     traffic = traffic_of(
         (0.5, 0, 1, 7, 8, 9000),  # in the instant before which all is left out
         (1.0, 0, 1, 7, 8, 1448),
@@ -225,7 +225,7 @@ def test_messages_are_laid_out_by_direction_and_from_the_beginning() -> None:
 
 
 def test_messages_are_parted_by_four_packets_of_the_slowest_nic() -> None:
-    """By 57.92 ms at 100 kB/s, wherever that NIC is, and by 5 ms at fast ones."""
+    """The gap is 57.92 ms if any NIC has 100 kB/s, and 5 ms if all NICs are fast."""
     rows = [(time, 0, 1, 7, 8, 1448) for time in (1.0, 1.057, 1.1159)]
     for nics, counts in ((FAST, 3), ([[1e6, 2e6], [3e6, 1e5]], 2)):
         laid = laid_out(traffic_of(*rows, nics=nics), (0.0, 9.0))
@@ -286,7 +286,7 @@ def test_links_are_blamed_from_a_fifth_of_a_difference_on(
 
 
 def test_options_of_the_command_are_named_as_keys_of_a_lab() -> None:
-    """What a fit says of --mark LINE, --mark and --skip."""
+    """The words --mark LINE, --mark and --skip become keys of a lab."""
     text = "state --mark LINE or --mark and --skip"
     found = prediction.unknown(0.125, Unfittable(text))
     assert found["reasons"] == [

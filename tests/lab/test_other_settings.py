@@ -104,7 +104,7 @@ def test_seconds_are_those_between_lines(
 def test_the_program_that_printed_the_fewest_lines_decides_and_means_are_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of two the first takes 1 s an iteration, the second 2 s; then it prints two."""
+    """The programs take 1 s and 2 s an iteration; then the second prints two lines."""
     marks = {(0, 0): np.arange(9.0), (1, 0): 2 * np.arange(3.0)}
     for name in ("read_lab", "read_traffic"):
         monkeypatch.setattr(other_settings, name, lambda _: {"programs": []})

@@ -65,7 +65,7 @@ def test_a_lab_is_trusted_up_to_a_twentieth_of_waits_or_gains(
 
 
 def test_the_program_that_failed_first_is_named() -> None:
-    """What the lab ended itself did not fail, nor what did well."""
+    """A program that the lab ended, or that ended well, did not fail."""
     runs = [
         ProgramRun("well", "a", 0.0, 1.0, 0),
         ProgramRun("late", "a", 0.0, 9.0, 3),
@@ -128,7 +128,7 @@ def test_traffic_has_all_programs_by_name_and_their_ports() -> None:
 
 
 def test_calls_are_in_emulated_seconds_and_programs_that_noted_none_are_named() -> None:
-    """At time scale 4 they take a quarter."""
+    """Calls take a quarter of their seconds at time scale 4."""
     asked = []
     said: list[str] = []
 
@@ -255,7 +255,7 @@ def test_nics_change_when_their_time_has_come() -> None:
 def test_ends_are_collected_until_a_nic_is_due(
     due: float | None, patience: float, timeout: float
 ) -> None:
-    """At 3 emulated seconds of time scale 4; who was called by ssh is no program."""
+    """The wait at 3 s lasts until a NIC is due; a call by ssh is no program."""
     waits: list[float] = []
     taken: list[bool] = []
 
@@ -458,7 +458,7 @@ def test_what_is_known_of_a_lab_is_told_before_it_runs(
 def test_samples_are_taken_each_half_second_in_emulated_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At time scale 4; the last one is taken when all is judged, due or not."""
+    """Samples are at time scale 4, and the last is taken at the end, due or not."""
     now = [100.0]
     clock = SimpleNamespace(
         monotonic=lambda: now[0],
@@ -507,7 +507,7 @@ def test_samples_are_taken_each_half_second_in_emulated_time(
 
 
 class Parts:
-    """What a lab's programs are made of, all of it noting what it is told."""
+    """Doubles of the parts of a lab's programs, which note what they are told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
         self.preloaded: list[Any] = []
@@ -649,7 +649,7 @@ def test_a_lab_runs_from_its_prediction_to_what_is_written(
     pcap: bool,  # noqa: FBT001 -- of a parameter
     asked: list[str | None],
 ) -> None:
-    """What crossed is judged where it was captured; samples are written in any case."""
+    """Packets are judged where they are captured; samples are written in any case."""
     steps: list[Any] = []
     taken: list[Any] = []
     check = nic_check.NicCheck({"a": {"out": 1.0}}, 0.5, (), 0.01)

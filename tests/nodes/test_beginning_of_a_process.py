@@ -32,7 +32,7 @@ from tests.nodes.test_course_of_a_process import HOST, Closed, process_of
 async def test_peers_connect_to_the_address_that_the_coordinator_sees(
     bound: str, told: str
 ) -> None:
-    """Where a process listens at every address of its host."""
+    """A process that listens at every address tells the address that is seen."""
     process = process_of(process_task("x:X"))
     process._compute = None  # the loop's own threads
     asked: list[Any] = []
@@ -169,7 +169,7 @@ def test_processes_of_one_loop_share_what_is_slow_once(
 def test_what_is_wrong_with_a_process_is_left_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What processes share is made before they fork, for all of them together."""
+    """Pools that processes share are made before they fork, for all together."""
     prepared: list[Any] = []
     monkeypatch.setattr(runtime, "prepare_pools", prepared.append)
     monkeypatch.setattr(

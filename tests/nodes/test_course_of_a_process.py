@@ -206,7 +206,7 @@ async def test_what_fails_beside_the_orders_ends_a_process_as_well(
 async def test_run_time_follows_the_line_of_each_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until none is left, as on the coordinator's own host."""
+    """Run time follows two lines, one a second, and ends when no line is left."""
     lines = iter(["first", "second", None])
     calls: list[Any] = []
 
@@ -247,7 +247,7 @@ class Closed:
 async def test_what_a_process_did_when_it_failed_is_told_before_its_ends_close(
     monkeypatch: pytest.MonkeyPatch, *, timed: bool
 ) -> None:
-    """Of three runners one is idle; a timed process says itself what it does."""
+    """One of three runners is idle; a timed process says itself what it does."""
     process = process_of(process_task("x:X"))
     closed: list[str] = []
     for name in ("RateBoard", "Pacer", "EdgeEnds"):

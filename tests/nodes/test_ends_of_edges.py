@@ -64,7 +64,7 @@ async def test_edges_to_others_have_connections_and_those_within_have_none() -> 
 
 
 async def test_peers_that_do_not_connect_are_named_the_first_five_of_many() -> None:
-    """Of eight edges that arrive, the third and the last one have come."""
+    """The third and the last of eight edges have come, and five others are named."""
     ends = ends_of(process_task("x:X", inputs=tuple(map(edge_end, range(8)))))
 
     async def wait_connected(**_: float) -> None:

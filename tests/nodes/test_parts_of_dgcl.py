@@ -225,7 +225,7 @@ def noting(made: Any) -> list[Any]:
 def test_without_computation_layers_have_rows_of_their_size(
     layer: int, expected: Any
 ) -> None:
-    """Of local vertices: hidden ones, and classes in the last layer."""
+    """Rows of local vertices are hidden ones, and classes in the last layer."""
     made = device()
     noted = noting(made)
     made.gather = lambda *_: None
@@ -274,7 +274,7 @@ def test_a_device_steps_once_for_every_epoch_before() -> None:
 
 
 def test_gradients_of_a_layer_are_those_of_its_local_rows() -> None:
-    """What consumers of layer 2 sent lies behind the pass of the layer above."""
+    """The backward pass of layer 1 takes the local gradients of layer 2."""
     made = device()
     values = np.arange(6.0).reshape(-1, 1)
     made._rows[backward(2)] = values

@@ -86,7 +86,7 @@ def rows(*values: float) -> Any:
 def test_a_lambda_sends_what_its_end_leaves(
     end: str, version: list[int] | None, loss: dict[str, float], sent: dict[str, Any]
 ) -> None:
-    """Of three parts of two intervals each one has a loss of 2."""
+    """Each of six parts, three in each of two intervals, has a loss of 2."""
     source = edge(1, "c", "call")
     made = task(
         _Tensor,
@@ -239,7 +239,7 @@ def test_a_forward_pass_answers_with_what_is_needed_on_the_way_back(
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("has_z", [True, False])
 def test_a_backward_pass_goes_through_the_slope(layer: int, *, has_z: bool) -> None:
-    """Of z = (5, -5), relu lets the first row of gradients through; inputs differ."""
+    """Relu of z = (5, -5) lets only the first row of gradients through."""
     made = task(ApplyBack, last=False, activation="relu", layer=layer)
     weights = np.array([[1.0], [2.0]])
     pulled = {
@@ -323,7 +323,7 @@ def test_an_update_begins_with_a_copy_of_the_first_weights(
 
 
 def test_gradients_of_one_chunk_count_once_and_attention_stands_below() -> None:
-    """Of two lambdas of chunk a the first counts; c has sent none."""
+    """The first of two lambdas of chunk a counts, and lambda c has sent nothing."""
     inputs = (
         edge(1, "a.1", "apply"),
         edge(2, "e.1", "edge_apply"),
@@ -380,7 +380,7 @@ def test_a_lambda_is_launched_again_where_one_has_not_answered() -> None:
 
 
 def test_an_answer_joins_parts_and_skips_who_has_not_answered() -> None:
-    """In the order of the edges; nobody answers in the last step of all."""
+    """Answers are joined in the order of edges, and none come in the last step."""
     taken: list[Any] = []
     server = SimpleNamespace(take_back=lambda **given: taken.append(given))
     inputs = (
@@ -524,7 +524,7 @@ def test_tasks_of_a_server_share_it(
 
 
 def test_a_part_of_a_chunk_has_no_loss_until_the_last() -> None:
-    """Of two parts each adds 2; of four chunks it is the mean that is told."""
+    """The last part tells 16: a loss of 2 from each of two parts, times four."""
     process: dict[str, Any] = {"server": None}
     found = []
     for part in range(2):

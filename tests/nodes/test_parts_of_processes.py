@@ -71,7 +71,7 @@ class Arrival:
 
 
 async def test_newest_inputs_give_back_all_older_ones() -> None:
-    """What was read is kept for the next order, which may name it again."""
+    """Inputs that were read stay for the next order, which may name them again."""
     came: list[Arrival] = []
 
     async def arrive(edge: int, iteration: int) -> Any:
@@ -141,7 +141,7 @@ def runner(**fields: Any) -> Any:
 def test_an_end_is_due_behind_the_time_of_the_task_on_its_machine(
     times: list[float] | None, now: float, end: float, late: float
 ) -> None:
-    """From 4 s on it takes its own time at half of the speed; sizes are emulated."""
+    """A task that starts at 4 s runs at half speed, and its sizes are emulated."""
     told: list[TaskEnded] = []
     queued: list[Any] = []
 
@@ -276,7 +276,7 @@ def test_cuts_are_whole_when_updates_on_their_way_have_come(
 
 
 def test_edges_of_a_program_are_named_up_to_eight() -> None:
-    """What it sends elsewhere, or does not send, is refused."""
+    """A program with nine edges has eight of them named and one counted."""
     ends = {n: SimpleNamespace(edge=n, peer=f"p{n}", sent=2) for n in range(9)}
 
     def listed(count: int) -> str:
@@ -423,7 +423,7 @@ async def test_lags_of_a_loop_are_those_behind_a_tenth_of_a_second(
 
 
 def test_the_coordinator_s_clock_is_ahead_by_its_line() -> None:
-    """On its own host there is none."""
+    """The offset is 2.5 s by a line, and 0 on the coordinator's own host."""
     alone: Any = SimpleNamespace(clock=lambda: None)
     assert runtime.offset_now(alone) == 0.0
     line = SimpleNamespace(ahead=lambda wall: 2.5 if wall > 0 else 0.0)
@@ -432,7 +432,7 @@ def test_the_coordinator_s_clock_is_ahead_by_its_line() -> None:
 
 
 def test_a_task_that_waits_names_the_input_that_lacks() -> None:
-    """Of one that needs nothing, one that came and one that did not: the last."""
+    """The third of three inputs lacks: the first is not needed, the second came."""
     inlets = [
         SimpleNamespace(needed=-1, arrived=[np.nan, np.nan]),
         SimpleNamespace(needed=0, arrived=[1.0, np.nan]),

@@ -166,7 +166,7 @@ def test_of_very_many_jobs_the_most_slowed_down_stand_below_the_means() -> None:
 
 
 def test_a_placement_says_which_way_a_nic_is_wider() -> None:
-    """Of one that receives more, one with as much, and a machine without a NIC."""
+    """One machine receives more, one sends as much, and one has no NIC."""
     cluster = Cluster(
         (
             Machine("wide", 2e6, 1e6, {"gpu": inf}),
@@ -289,7 +289,7 @@ def moves_of(before: float, *steps: Any) -> Any:
 
 
 def test_moves_tell_by_how_much_the_whole_way_is_shorter() -> None:
-    """From 8 s over 7 s to 6 s; shares below 10 % have two digits."""
+    """Moves shorten 8 s to 7 s and to 6 s; shares below 10 % have two digits."""
     two = moves_of(8.0, step_of(7.0), step_of(6.0, "m0 out carries less"))
     table = moves_table(two)
     assert rows_of(table) == [
@@ -391,7 +391,7 @@ def test_changes_after_moves_are_shares_of_what_the_moves_leave() -> None:
 def test_causes_name_who_holds_a_flow_back_or_which_pool_a_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 8 s of a chain, and 2 s that deaths took."""
+    """Shares are of 10 s: a chain takes 8 s, and deaths took 2 s."""
     rows = [
         {"cause": "transfer", "what": "g->s", "port": "m0 out", "pool": ""},
         {"cause": "slot", "what": "w", "port": "", "pool": "m1 gpu"},
@@ -446,7 +446,7 @@ def test_a_run_is_apart_from_its_simulation_by_seconds_of_that(
 
 
 def test_an_explanation_has_the_parts_that_are_known() -> None:
-    """Without a simulation, moves or changes these are left out."""
+    """An explanation without a simulation, moves or changes leaves them out."""
     schedule = simulate(*two_machine_example(2))
     _, realization = two_machine_example(2)
     plain = Explanation(

@@ -356,7 +356,7 @@ def test_a_run_alone_is_one_draw() -> None:
 
 
 def test_a_witness_over_packets_says_who_agrees_with_whom() -> None:
-    """Of three pairs the one without packets is the prediction itself."""
+    """The one of three pairs without packets is the prediction and has no line."""
     pair = {
         "error": 0.5,
         "outcome": "differs",
@@ -560,7 +560,7 @@ def test_a_lower_bound_stands_beside_the_makespan() -> None:
 
 
 def test_figures_have_so_many_digits() -> None:
-    """What is printed is as long as its table states."""
+    """A figure is printed with as many digits as its table states."""
     seconds = 1.23456789
     causes = {"planning": {"bytes": 0.0, "seconds": seconds}}
     run = {"seconds": seconds, "error": 0.5, "bytes": 7e6, "trust": "trusted"}

@@ -93,7 +93,7 @@ def test_a_mean_is_told_with_half_of_its_interval() -> None:
 
 
 def test_a_candidate_has_its_figures_by_name() -> None:
-    """Of two candidates whose figures all differ, those of the second."""
+    """The second of two candidates has figures of its own, which all differ."""
     first = candidate_of("ifs", "oes", {0: 10.0}, share_between=0.5, rounding=0.5)
     cost = {"total": 3.0, "value": 0.25}
     row = candidate_of(

@@ -171,7 +171,7 @@ def test_a_row_has_its_figures_by_name() -> None:
 
 
 def test_limits_are_of_the_fullest_machine_fastest_first() -> None:
-    """What moves nothing has no busiest link."""
+    """A system that moves no bytes has no busiest link."""
     slow = row_of(
         "slow", 9.0, setup={"seconds": 2.5}, gpu_memory={"m0": 7e9, "m1": 4e9}
     )
@@ -249,7 +249,7 @@ def test_a_ranking_is_by_pace_and_class() -> None:
 def test_what_a_row_has_otherwise_is_told_by_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Behind where it stands, and where its features lie if that is to be told."""
+    """Edits follow where a row stands, and where its features lie if that is told."""
     scenario = SimpleNamespace(job=None)
     row = row_of(
         "b",

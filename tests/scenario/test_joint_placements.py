@@ -181,7 +181,7 @@ def test_candidates_are_no_longer_than_the_job(
 def test_a_placement_is_proved_best_where_searches_see_what_runs(
     keys: dict[str, Any], *, free: bool, pinned: bool
 ) -> None:
-    """Of a job whose tasks all have their machines there is no other."""
+    """A job whose tasks all have their machines has no other placement."""
     flows = [{"from": "a", "to": "b", "volume": "3 MB"}]
     machines = [{"name": f"m{n}", "nic": "1 MB/s", "cpu": 2} for n in range(2)]
     for pins, is_proved in (({}, free), ({"a": "m0", "b": "m1"}, pinned)):
@@ -240,7 +240,7 @@ def test_what_follows_from_a_placement_is_seen_by_no_search(
 
 
 def test_one_ring_that_follows_its_placement_is_enough() -> None:
-    """Of two jobs only the second has one."""
+    """Only the second of two jobs has a ring that follows its placement."""
     rings = [{**TRAINING, "sync": "ring", "ring": how} for how in ("rank", "placed")]
     jobs = [{"name": f"j{n}", "job": job} for n, job in enumerate(rings)]
     machines = [{"name": f"m{n}", "nic": "1 MB/s"} for n in range(4)]

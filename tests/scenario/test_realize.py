@@ -175,7 +175,7 @@ def test_a_checkpoint_takes_its_time_before_iterations_that_follow_one(
 def test_copies_of_state_go_to_a_peer_before_iterations_that_follow_one(
     scenario_file: Path, optimizer: str, vectors: int
 ) -> None:
-    """Of float32, with the number of its steps; a byte stands for half a real one."""
+    """A copy is of float32 and a count of steps; bytes are divided by 0.5."""
     checkpoint = {"every": "2 iterations", "takes": "3 ms", "to": "peer"}
     changes = {
         "job.iterations": 5,

@@ -407,7 +407,7 @@ def test_jobs_that_are_there_together_are_prepared_one_after_the_other() -> None
 def test_bytes_add_up_between_two_machines_and_are_none_within_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What has no bytes is not sent either; a byte stands for half a real one."""
+    """A transfer without bytes is not sent; bytes are divided by 0.5."""
     ready = prepare(loads(json.dumps(TRAINING), {"emulation.byte_scale": 0.5}))
     homes = [ready.tasks[task] for task in ("w0", "w1", "s1", "w3")]
     assert homes == ["a0", "a1", "a1", "b"]

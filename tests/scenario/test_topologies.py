@@ -138,7 +138,7 @@ def test_boxes_are_a_whole_number_within_limits(tmp_path: Path, boxes: str) -> N
 
 
 def test_links_have_the_rates_of_their_kind() -> None:
-    """Of DGCL's Table 1: NVLinks of two lanes and one, PCIe, sockets, InfiniBand."""
+    """Links of five kinds have the rates of DGCL's Table 1."""
     rates = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
     links = cluster_of("two_dgx1").links
     found = dict.fromkeys(rates, 0)

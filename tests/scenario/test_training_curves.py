@@ -264,7 +264,7 @@ def test_looks_are_taken_where_they_are_due_and_after_the_last_step(
 def test_a_training_has_diverged_at_the_first_step_without_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without a target it goes on, and later steps change nothing of that."""
+    """A training without a target goes on, and later steps change nothing of it."""
     weights = [1.0, 2.0, np.inf, 4.0, NAN]
     found, told = trained(monkeypatch, weights, [0.25, 0.5, 0.75], [2, 4])
     assert found.diverged == 3

@@ -321,7 +321,7 @@ def test_an_estimate_has_the_most_of_each_term_of_any_machine() -> None:
 def test_a_dry_run_is_of_four_batches_and_of_strategies_that_can_be(
     monkeypatch: pytest.MonkeyPatch, length: int, batches: int, asked: set[str]
 ) -> None:
-    """Of fewer columns than machines some machine would have none."""
+    """Fewer columns than machines would leave a machine without columns."""
     lengths = []
     strategies = set()
 

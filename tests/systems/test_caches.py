@@ -360,7 +360,7 @@ def test_hit_rates_are_those_of_the_table(name: str, policy: str) -> None:
 
 
 def test_what_a_store_demands_besides_comes_on_top_of_its_cache() -> None:
-    """To the last byte of a machine, of which the cache's key is told."""
+    """Memory counts to the last byte of a machine, and the error names the cache."""
     stated = ["job.demands.graph_store.memory=1 kB"]
     demands = [task.demands for task in build_job(scenario(*stated)).tasks[:3]]
     assert demands == [{"memory": 41_800.0}] * 3
@@ -386,7 +386,7 @@ def test_two_samplers_of_a_machine_need_a_row_each() -> None:
 
 
 def test_rows_of_the_next_window_are_misses_as_well() -> None:
-    """What crosses machines is counted, each message without a row among it."""
+    """Misses are rows that cross machines; messages without rows are counted."""
     machines = "cluster.machines=[{name: m, count: 3, nic: 1 Gbit/s}]"
     hot = "job.cache={policy: hot, share: 0.2, window: 2}"
     ready = prepare(load(loads(ASKING), [machines, hot]))

@@ -275,7 +275,7 @@ def test_rows_of_a_cache_are_sent_once_and_those_of_its_next_window_ahead() -> N
 
 
 def test_a_number_of_ids_may_come_before_them() -> None:
-    """Of Salient++, whose samplers ask: 4 bytes for it, and 8 for each row."""
+    """Samplers of Salient++ send 4 bytes for the number and 8 bytes for each row."""
     job = job_of("salient_plus_plus", "ab", cache=None, iterations=2)
     volumes = dgtp_volumes(job, CACHED, feature_length=3, parameters=10)
     row = volumes[job.edge_positions["s0.fetch->g1"]].tolist()

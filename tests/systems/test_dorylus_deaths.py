@@ -245,7 +245,7 @@ FROZEN = {
 
 
 def test_who_is_drawn_by_a_seed_is_frozen() -> None:
-    """Of two intervals with two tensor tasks each, in three epochs."""
+    """Two intervals have two tensor tasks each, in three epochs."""
     found = draw_attempts(dying_of(0.3, attempts=40), 3, (3, 2, 2))
     ends = {key: [one.ends for one in attempts] for key, attempts in found.items()}
     assert ends == FROZEN
@@ -291,7 +291,7 @@ def test_an_edge_carries_what_its_lambda_sends_by_how_it_ends() -> None:
 
 
 def test_a_lambda_is_paid_up_to_its_answer_its_death_or_its_replacement() -> None:
-    """In one chain, every step takes 0.13 s beside what it sends in no time."""
+    """Each step of the one chain takes 0.13 s, and what it sends takes no time."""
     dying = "job.dying_lambdas={share: 30 %, late: 0.5, timeout: 200 ms}"
     found = _one_chain("job.times.apply=130 ms", "job.epochs=12", dying)
     answers, others = function_times(found.simulate())

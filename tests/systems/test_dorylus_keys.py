@@ -40,7 +40,7 @@ SLOW: dict[str, Any] = {
 
 @pytest.mark.parametrize("spread", SLOW)
 def test_who_is_slow_by_a_seed_is_frozen(spread: str) -> None:
-    """Of three lambdas in four epochs."""
+    """Three lambdas are drawn in four epochs."""
     section = SlowLambdasSection.model_validate(
         {"share": 0.5, "factor": 3.0, "spread": spread}
     )

@@ -18,7 +18,7 @@ from emu.systems.dorylus.remarks import (
 
 
 def test_a_quota_counts_by_the_time_that_it_held() -> None:
-    """What changes at the end, or behind it, has held for no time."""
+    """A quota that changes at the end, or behind it, has held for no time."""
     tuners = [SimpleNamespace(machine=0, pool="lambdas")] * 2
     tuners[1] = SimpleNamespace(machine=1, pool="lambdas")
     pools = [
@@ -45,7 +45,7 @@ def test_a_quota_counts_by_the_time_that_it_held() -> None:
 
 
 def test_an_age_is_of_what_a_gather_has_read_as_the_newest() -> None:
-    """What no epoch has made has none; receivers read for gathers, which count."""
+    """A read of what no epoch has made has no age; reads for gathers count."""
     tasks = tuple(
         Task(kind, kind) for kind in ("scatter", "ghosts", "gather", "weight_update")
     )
@@ -102,7 +102,7 @@ def test_versions_live_until_a_newer_one_is_there_and_their_last_use_has_ended()
 
 
 def test_versions_that_are_read_as_the_newest_are_those_of_the_log() -> None:
-    """By their lags all would be older: only the first epoch reads the first weights.
+    """Lags alone would keep older versions: only epoch 1 reads the first weights.
 
     Updates end at 10, 20 and 30 s. Version 0 is read in epochs 1 and 2, up to 36 s.
     """

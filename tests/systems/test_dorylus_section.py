@@ -519,7 +519,7 @@ def test_a_graph_of_one_layer_scatters_for_its_attention_alone(
 
 
 def test_weights_of_two_versions_fit_to_the_last_byte() -> None:
-    """In float32: 100 times 8 numbers and 8 times 47."""
+    """Weights of float32 are 100 times 8 numbers and 8 times 47, in two versions."""
     size = 2 * 4 * (100 * 8 + 8 * 47)
     _prepared(f"cluster.machines[1].memory={size} B")
     with pytest.raises(ScenarioError, match="1 B more than the memory of ps"):

@@ -168,7 +168,7 @@ def test_bytes_go_between_processes_and_none_beside_orders(mode: str) -> None:
 
 
 def test_tasks_of_attention_run_programs_of_their_own() -> None:
-    """What both have in common runs the same: sums, and what receives ghosts."""
+    """Sums and tasks that receive ghosts run the same program for both models."""
     keys: dict[str, Any] = {"fuse": False, "launch": {"cold": "1 s"}}
     of_gcn, of_gat = (
         {task.kind: task.program for task in job_of(kind, **keys)[1].tasks}
@@ -239,7 +239,7 @@ def test_operations_of_a_step_by_hand(
     multiply: float,
     launches: float,
 ) -> None:
-    """Of 3 vertices and 13 edges, loops among them; rows of 7, 5 and 3 numbers."""
+    """The step has 3 vertices and 13 edges with loops; rows have 7, 5, 3 numbers."""
     section, _ = job_of(**keys)
     amounts = count_step(section, kind, layer, WIDTHS, sizes=(3.0, 13.0))
     expected = {"aggregate": aggregate, "multiply": multiply, "launch": launches}
@@ -279,7 +279,7 @@ def test_operations_of_a_job_are_of_each_intervals_sizes() -> None:
 def test_numbers_of_a_row_that_a_lambda_pulls_and_returns(
     keys: dict[str, Any], kind: str, layer: int, pulled: int, returned: int
 ) -> None:
-    """In float64; a layer that is the last and the first returns no gradient."""
+    """Numbers are float64; a layer that is the last and first returns no gradient."""
     section, _ = job_of(**keys)
     found = step_bytes(kind, layer, section, WIDTHS, 8)
     assert found == (8 * pulled, 8 * returned)
@@ -304,5 +304,5 @@ def test_numbers_of_a_row_that_a_lambda_pulls_and_returns(
 def test_bytes_of_attention_of_an_interval(
     kind: str, layer: int, pulled: int, returned: int
 ) -> None:
-    """Of 3 vertices and 13 edges, in float64."""
+    """The interval has 3 vertices and 13 edges, in float64."""
     assert attention_bytes(kind, layer, WIDTHS, 8, (3, 13)) == (pulled, returned)

@@ -106,7 +106,7 @@ def of_rows(section: Any, job: Job) -> dict[str, dict[str, list[float]]]:
 
 @pytest.mark.parametrize("bits", [None, 8])
 def test_rows_are_collected_quantised_read_and_added(bits: int | None) -> None:
-    """To quantise a number, to read it again and to add it are work as of an edge."""
+    """Numbers that are quantised, read again or added count as work of an edge."""
     terms = {"every": 2} if bits is None else {"every": 2, "bits": bits}
     section, job, graph = job_of(rows=terms, gradients={"bits": bits} if bits else {})
     counts = of_rows(section, job)
@@ -181,7 +181,7 @@ def test_layers_work_on_the_rows_and_edges_that_are_drawn() -> None:
 
 
 def test_memory_has_features_layers_and_rows_of_others() -> None:
-    """Of rows that are read later a copy besides; numbers are of float32."""
+    """Rows that are read later have a second copy; numbers are float32."""
     terms: dict[str, Any] = {"gradients": {"age": 1}, "optimizer": "sgd"}
     section, job, graph = job_of(**terms)
     found = section.device_memory(job, CONTEXT)

@@ -62,7 +62,7 @@ COUNTS = [counts_of(sampler) for sampler in range(4)]
 
 
 def test_phases_take_their_time_in_the_cycles_of_their_batches() -> None:
-    """Of pipeline B phases are 0, 1, 2 and 3 cycles behind; layer 1 goes by columns."""
+    """Phases of pipeline B are 0 to 3 cycles behind; layer 1 is split by columns."""
     builder = builder_of(pipeline="B")
     realization = p3_realization(builder, TIMES, COUNTS, SPLIT)
     names = [task.name for task in builder.tasks()]
@@ -78,7 +78,7 @@ def test_phases_take_their_time_in_the_cycles_of_their_batches() -> None:
 
 
 def test_flows_go_in_the_cycles_of_who_sends_them() -> None:
-    """Of 7, 8, ... destinations with 5 numbers each; ids are 8 bytes, as edges are."""
+    """Each destination of 7, 8, ... has 5 numbers; ids and edges have 8 bytes."""
     builder = builder_of(pipeline="B")
     realization = p3_realization(builder, TIMES, COUNTS, SPLIT)
     names = builder.job({}).edge_names
@@ -204,7 +204,7 @@ def test_owners_draw_the_edges_of_a_hop_of_all_samplers() -> None:
 
 
 def test_attention_weighs_every_source_behind_the_sum() -> None:
-    """Of 21 inputs, 7 destinations and 200 edges; a destination attends to itself."""
+    """The layer has 21 inputs, 7 destinations with a loop each, and 200 edges."""
     linear, rest = split_layer("gat", (6, 5), counts_of(0)[:1])
     assert linear.forward == {"aggregate": 0.0, "multiply": [21 * 6 * 5], "launch": 1.0}
     assert rest.forward == {"aggregate": [207 * 5], "multiply": 0.0, "launch": 1.0}
@@ -249,7 +249,7 @@ def test_memory_of_a_device_by_hand(
     batches: int,
     versions: int,
 ) -> None:
-    """Of the second batch: own layers are 5 and 3 wide, with a gradient each."""
+    """The second batch counts: its layers are 5 and 3 wide, with a gradient each."""
     dataset = SimpleNamespace(feature_length=8, classes=3, vertices=90)
     monkeypatch.setattr(memory, "open_for", lambda _: dataset)
     monkeypatch.setattr(memory, "count_job", lambda *_: COUNTS)
@@ -280,7 +280,7 @@ def test_memory_of_a_device_by_hand(
 
 
 def test_stated_columns_may_leave_machines_without() -> None:
-    """Of 3 features four machines cannot have an even share, but three one each."""
+    """Four machines cannot share 3 features evenly, but three may have one each."""
     stated = ["job.dataset.feature_length=3", "job.columns=[1, 1, 1, 0]"]
     prepare(loads(P3, stated))
     with pytest.raises(ScenarioError, match="4 machines cannot share 3 features"):

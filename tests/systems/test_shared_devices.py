@@ -36,7 +36,7 @@ CLUSTER = ClusterSection.model_validate(
 def test_gpus_take_turns_where_any_store_collects_on_one(
     features: Any, *, shares: bool
 ) -> None:
-    """Of a machine as many as it has, one where it states none; stated slots stay."""
+    """A machine has a slot for each GPU, or one if none is stated; given slots stay."""
     section = section_of("dgtp", features=features)
     slots = [dict(one.slots) for one in section.with_machines(CLUSTER).machines]
     gpus = [{"gpu": 2}, {"gpu": 1}, {}] if shares else [{}, {}, {}]
@@ -94,7 +94,7 @@ def test_a_replica_steps_the_whole_model_and_has_its_samplers_with_it() -> None:
 def test_replicas_stand_beside_stores_of_their_own_machines(
     stores: list[str], machines: tuple[str, ...]
 ) -> None:
-    """Where stores are on all of them, workers stand among these."""
+    """Workers stand among the stores where stores are on all machines."""
     found = read(stores=stores, workers=1, demands={})
     assert found["machines"] == machines
     assert found["stores"] == len(stores)

@@ -61,7 +61,7 @@ class Rank:
 
 @dataclass
 class Ran:
-    """What ranks returned, and who kept their clocks."""
+    """Results of ranks, and the server that kept their clocks."""
 
     server: ClusterServer
     values: dict[int, Any] = field(default_factory=dict)

@@ -302,7 +302,7 @@ def test_a_sum_takes_what_its_messages_take() -> None:
 
 
 def test_a_link_that_an_event_cuts_in_half_takes_longer() -> None:
-    """From 2.1 s on rank 1 sends at 0.5 MB/s: 0.3 MB of 0.4 take 0.6 s."""
+    """Rank 1 sends at 0.5 MB/s from 2.1 s on: 0.3 MB of 0.4 take 0.6 s."""
     machines = (Machine("m0", NIC, NIC), Machine("m1", NIC, NIC))
     cluster = Cluster(machines, changes=(CapacityChange(2.1, "m1 out", NIC / 2),))
     ran = run_in_threads(one_sum, [NIC] * 2, cluster=cluster)

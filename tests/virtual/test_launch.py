@@ -67,7 +67,7 @@ def test_cpu_of_threads_is_that_of_the_kernel_s_clocks() -> None:
 def test_a_machine_takes_as_long_as_its_busiest_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 10 s one thread has 6, an ended one 3, and one that nobody saw 1."""
+    """One thread has 6 of 10 s, an ended thread has 3, and an unseen thread has 1."""
     threads = {1: 4.0, 2: 1.0}
     process = [20.0]
     monkeypatch.setattr(thread_cpu, "_cpu_of_threads", lambda: dict(threads))
@@ -117,7 +117,7 @@ def test_use_of_a_process_that_sleeps_is_its_ticks() -> None:
 
 @pytest.mark.parametrize("scale", [0.999, 1.0, 1.001])
 def test_a_share_that_is_allowed_is_no_reason(scale: float) -> None:
-    """At the bound itself nothing is in doubt."""
+    """A share exactly at the bound leaves nothing in doubt."""
     evidence = Evidence(
         makespan=1.0,
         steps=[],
@@ -150,7 +150,7 @@ def test_what_a_rank_says_is_no_earlier_than_what_it_said() -> None:
     [("ring", "broadcast", 8), ("ring", "allreduce", 4), ("tree", "allreduce", 8)],
 )
 def test_a_receiver_has_room_for_a_buffer(algorithm: str, kind: str, room: int) -> None:
-    """Of 64 MiB so many pieces may come before the first is handed on."""
+    """Four or eight pieces of 64 MiB may come before the first is handed on."""
     call = Call(kind, {"size": 1 << 26, "root": 0, "element": 4}, "")
     lanes = Transport((algorithm,)).lanes(call, 1, 2)
     kinds = [lane.steps.rows[:, 0].tolist() for lane in lanes]
@@ -209,7 +209,7 @@ def lab_of(folder: Path, run: str, on: str = "all") -> Any:
 def test_the_program_of_a_lab_runs_on_the_machines_that_it_names(
     tmp_path: Path,
 ) -> None:
-    """By a shell's words, with or without `exec`, alone or by torchrun."""
+    """Programs start by words of a shell, with or without `exec`, or by torchrun."""
     pytest.importorskip("torch", reason="torchrun is of torch")
     (tmp_path / "a.py").write_text("")
     for words in ("{python}", "exec {python}"):
@@ -262,7 +262,7 @@ def test_a_number_of_torchrun_may_be_a_range_of_one(text: str, number: int) -> N
 
 
 def test_as_many_ranks_as_machines_are_enough(tmp_path: Path) -> None:
-    """Of a program alone; nodes of torchrun have ranks of their own."""
+    """A plain program has a rank on each machine; torchrun has its own number."""
     pytest.importorskip("torch", reason="torchrun is of torch")
     file = str(tmp_path / "a.py")
     Path(file).write_text("")

@@ -205,7 +205,7 @@ PROGRAMS = {
 def test_a_program_that_ends_badly_says_why(
     name: str, *, as_module: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its path, or as a module of the folder that it is started in."""
+    """A program starts by its path, or as a module of the folder it starts in."""
     text, problem = PROGRAMS[name]
     (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "words_beside.py").write_text("raise ImportError('of it')")

@@ -190,7 +190,7 @@ def test_values_of_a_collective_are_free_when_all_members_have_read() -> None:
 
 
 def test_messages_are_taken_in_the_order_of_their_way() -> None:
-    """Of the same members the other way round, and another tag, are others."""
+    """Messages the other way round or with another tag are not taken."""
     group = CallGroup([5, 3])
     for place, (rank, peer, slot) in enumerate(
         [(5, 1, 7), (3, 0, 7), (5, 1, 9), (5, 1, 7)]
@@ -250,7 +250,7 @@ def test_exits_are_noted_by_rank(
 
 
 def test_steps_tell_the_first_apart() -> None:
-    """Of one step that is all there is."""
+    """One step alone is both the first and the median."""
     steps = describe_steps([1.0, 8.0, 10.0, 15.0, 19.0])
     assert steps == {
         "count": 4,
@@ -283,7 +283,7 @@ def test_messages_are_told_by_backend() -> None:
 
 
 def test_ranks_share_the_cores_of_their_machine(tmp_path: Path) -> None:
-    """Of three cores two ranks have one each, and one alone has more."""
+    """Two ranks on three cores have one core each, and one rank alone has more."""
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "cluster:\n  machines:\n    - {name: m, count: 2, nic: 1 Gbit/s, cpu: 3}\n"
@@ -367,7 +367,7 @@ def test_a_small_message_is_one_frame_behind_two_notices() -> None:
 
 
 def test_a_large_message_holds_its_sender_until_a_buffer_is_left() -> None:
-    """Of 250 bytes 150 leave before the sender goes on, the rest with the header."""
+    """The sender of 250 bytes goes on after 150; the rest leaves with the header."""
     line, back = "group1.r3.r4", "group1.r4.r3"
     assert carried(250.0, 100.0) == [
         ("r3.s", "r4.w7.rest", 48.0, line),
@@ -599,7 +599,7 @@ def test_a_reduction_that_a_type_has_not_is_refused(
 def test_a_stall_is_of_a_rank_that_used_nothing_since_the_last_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where all of them sleep for a minute the run ends; one that runs begins anew."""
+    """The run ends when all ranks sleep for 60 s; a rank that runs begins anew."""
     uses = {7: ("S", "1"), 8: ("S", "1")}
     now = [100.0]
     monkeypatch.setattr(stall_watch, "_cpu_use", uses.__getitem__)

@@ -104,7 +104,7 @@ def test_an_agent_joins_where_the_run_waits_for_it(
     objection: str,
     tmp_path: Path,
 ) -> None:
-    """Of two hosts, whose names are known or not."""
+    """Hosts x and y are expected by name, or any two agents by count."""
     found = members(tmp_path, hosts=hosts, count=2)
     found.agents = [agent(each) for each in present]
     assert found._objection_to(name) == objection
@@ -237,7 +237,7 @@ async def test_other_words_of_agents_are_failures_beats_or_for_who_waits(
 async def test_who_misses_another_process_is_told_as_a_loss(
     error: str, doing: str, text: str, kind: type, severity: int, tmp_path: Path
 ) -> None:
-    """Where it does not say what it did, the coordinator says what it knows of it."""
+    """The coordinator says what a process did where the process does not say it."""
     found = members(tmp_path)
     found._report_failure("w0", Failed(error, "why", doing))
     (report,) = await reports_of(found)
@@ -444,7 +444,7 @@ async def test_all_are_told_to_stop_before_they_are_ended(
     company: bool,
     stays: bool,
 ) -> None:
-    """Where a company keeps them they stay, but not after an error."""
+    """Members stay where a company keeps them, but not after an error."""
     kept: Any = object() if company else None
     ended: list[Any] = []
     found = members(tmp_path, RunSettings(company=kept))

@@ -602,7 +602,7 @@ def test_the_core_settles_where_it_knows_the_rule_and_the_boards(
 
 @pytest.mark.parametrize("limits", [False, True])
 def test_nics_are_told_of_what_is_new_at_each_instant(*, limits: bool) -> None:
-    """Of three instants the second has nothing new."""
+    """The second of three instants has nothing new."""
     driver: Any = object.__new__(SchedulerDriver)
     told: list[Any] = []
     driver._outlet = SimpleNamespace(limits=limits, limit=told.append)

@@ -177,7 +177,7 @@ async def test_a_kill_is_for_all_that_are_due_at_once_and_is_waited_for(
 def test_what_is_overdue_is_told_with_the_rates_that_never_came(
     missing: list[int], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three edges the last misses most."""
+    """The last of three edges misses the most rates."""
     hand_set(monkeypatch, 50.0)
     progress: list[Any] = []
     checked: list[Any] = []
@@ -372,7 +372,7 @@ def test_processes_get_the_states_of_their_tasks_where_a_run_goes_on() -> None:
 async def test_an_error_is_noticed_before_its_processes_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At 60 s; who knows no earlier sign of it has seen it then."""
+    """An error is noticed at 60 s, and seen then where nobody saw it earlier."""
     hand_set(monkeypatch, 50.0, 60.0)
     for seen in (math.nan, 55.0):
         left: list[float] = []

@@ -185,7 +185,7 @@ async def test_the_first_sign_of_an_error_may_be_some_time_ago(
 async def test_members_of_the_run_before_are_let_go_before_it_listens(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, *, stays: bool, company: bool
 ) -> None:
-    """Where they are not those of this run; who stays listens already."""
+    """A company lets former members go first; a run that stays listens already."""
     done: list[Any] = []
 
     def step(name: str, outcome: Any = None) -> Any:

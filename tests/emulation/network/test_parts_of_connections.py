@@ -26,7 +26,7 @@ from emu.prediction.core import lib
 def test_reading_goes_on_below_half_of_the_queue(
     queued: int, *, paused: bool, resumes: bool
 ) -> None:
-    """At the limit itself every message would stop it anew."""
+    """Reading that went on at the limit would stop again at the next message."""
     resumed: list[bool] = []
     connection: Any = object.__new__(ControlConnection)
     connection._paused = paused
@@ -41,7 +41,7 @@ def test_reading_goes_on_below_half_of_the_queue(
 async def test_a_connection_whose_service_failed_is_kept_for_the_error(
     fate: str,
 ) -> None:
-    """Of others nothing is left."""
+    """A service that ends or is cancelled leaves no handle."""
     server: Any = object.__new__(ControlServer)
     server._handles = {}
 

@@ -140,7 +140,7 @@ def test_what_keeps_nearly_all_of_a_loss_is_simpler(
 def test_a_walk_begins_at_the_worst_of_a_tenth_of_its_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 20 steps 2 are draws; 6 is worse than 3, and its neighbours worse still."""
+    """Two of 20 steps are draws: 6 is worse than 3, and its neighbours worse still."""
     losses = Losses(**{f"n{value}": value / 100 for value in range(40)})
     judge = judge_by(monkeypatch, losses)
     starts = iter([3, 6])
@@ -165,7 +165,7 @@ def test_a_walk_begins_at_the_worst_of_a_tenth_of_its_steps(
 def test_walks_go_on_to_what_is_less_of_a_loss_by_chance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of three steps the second has 0.0271 of temperature: 0.01 less goes by 0.692."""
+    """The second of three steps takes a loss of 0.01 less with a chance of 0.692."""
     draws = iter([0.691, 0.99])
     rng: Any = SimpleNamespace(integers=lambda _: 0, random=lambda: next(draws))
     losses = Losses(n1=0.3, n2=0.29, n3=0.1, n4=0.0)
@@ -193,7 +193,7 @@ def test_walks_draw_no_chance_where_nothing_is_lost(
 def test_a_walk_goes_on_from_the_worst_of_its_draws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To 0.05 it comes from 0.06, and not from the other draw, of 0.03."""
+    """The walk reaches 0.05 from the draw of 0.06, not from the draw of 0.03."""
     rng: Any = SimpleNamespace(integers=lambda _: 0, random=lambda: 0.999)
     losses = Losses(n3=0.03, n6=0.06, n7=0.05, n8=0.09)
     judge = judge_by(monkeypatch, losses)

@@ -24,7 +24,7 @@ def sums_of(
 
 
 def test_a_burst_is_an_all_reduce() -> None:
-    """Of two packets each."""
+    """Each burst of two packets is one all-reduce."""
     assert sums_of([50, 50], [40, 60]) == [(0, 2), (2, 4)]
     assert sums_of() == []
 
@@ -48,7 +48,7 @@ def test_pieces_are_put_together_and_what_ran_together_is_parted() -> None:
 def test_a_sum_may_lack_a_twentieth_and_have_45_hundredths_sent_again(
     size: int, *, is_sum: bool
 ) -> None:
-    """What was lost crossed twice."""
+    """A lost part crosses twice, so that 96 to 145 bytes make a sum of 100."""
     assert sums_of([size]) == ([(0, 1)] if is_sum else [])
 
 
@@ -66,7 +66,7 @@ def test_of_readings_with_as_many_sums_the_whole_ones_are_taken() -> None:
 
 
 def test_what_is_sent_long_before_or_after_is_no_part_of_a_sum() -> None:
-    """Of two halves one is near to 50 bytes and the other one is 90 s before."""
+    """Two of three bursts are 1 s apart and make a sum; the third is 90 s away."""
     assert sums_of([50], [50], [50], times=[0.0, 90.0, 91.0]) == [(1, 3)]
     assert sums_of([50], [50], [50], times=[0.0, 1.0, 91.0]) == [(0, 2)]
 

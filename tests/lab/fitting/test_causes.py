@@ -68,7 +68,7 @@ def test_iterations_that_lack_a_step_are_in_no_stretch() -> None:
 
 
 def test_spreads_are_without_the_farthest_tenth() -> None:
-    """Of ten gaps the one of 100 s is not counted, of three the farthest."""
+    """The gap of 100 s of ten gaps, and the farthest of three, are not counted."""
     gaps = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 100.0])
     # 4.5 is in the middle; nine others are 0.5 to 4.5 from it.
     assert _spread(gaps) == pytest.approx(20.5 / 9)
@@ -193,7 +193,7 @@ def test_who_answers_all_at_once_waits_for_all() -> None:
 
 
 def test_a_step_between_two_answers_keeps_the_request_of_the_later_one() -> None:
-    """What came between them the first answer did not wait for."""
+    """The first answer did not wait for what came between the two answers."""
     first = BEGAN + 0.1 + UNSTEADY
     second = BEGAN + 0.2 + RESTLESS
     third = (3, 0)
@@ -254,7 +254,7 @@ def test_peers_answer_at_once_behind_all_that_they_sent(
 
 
 def test_what_came_three_iterations_before_is_no_cause() -> None:
-    """What takes 2.5 iterations is older than that when a step begins; 1.5 are not."""
+    """An arrival that took 2.5 iterations is too old to be a cause; 1.5 are not."""
     for took, lag in ((0.05, 0), (0.5, 1), (1.5, 2), (2.5, None)):
         arrival = make_step(CLIENT, SERVER, BEGAN, BEGAN + took)
         step = make_step(SERVER, OTHER, BEGAN + 0.1, BEGAN + 0.2)
@@ -286,7 +286,7 @@ def test_moments_are_ordered_by_the_median_of_their_iterations() -> None:
 
 
 def test_all_that_a_process_sent_in_any_order_is_waited_for() -> None:
-    """Of two steps now the one and now the other begins first; a third is behind."""
+    """Two steps begin in changing order, and the third step waits for both."""
     steps = (
         make_step(CLIENT, SERVER, BEGAN + 0.1 + UNSTEADY),
         make_step(CLIENT, OTHER, BEGAN + 0.1 + RESTLESS),
@@ -353,7 +353,7 @@ def known(*steps: Step, causes: tuple[Cause, ...]) -> FittedSteps:
 def test_large_steps_that_are_under_way_are_overtaken(
     size: float, cause: Cause, late: int, *, is_overtaken: bool
 ) -> None:
-    """In one of twenty iterations the next step may begin when all has come."""
+    """The next step may begin after all has come in one of twenty iterations."""
     began = np.arange(20.0)
     first = began + 0.2
     first[:late] = began[:late] + 0.5
@@ -389,7 +389,7 @@ def large_and_next(
 
 
 def test_a_sender_that_goes_on_when_a_part_has_come_waited_for_the_kernel() -> None:
-    """At 0.25 s behind the beginning 50 of 100 packets have come."""
+    """The sender goes on after 0.25 s, when 50 of 100 packets have come."""
     found = large_and_next(0.251)
     assert found.causes[1] == ((0, DRAINED, 0),)
     assert found.held == (150_000.0, 0.0)

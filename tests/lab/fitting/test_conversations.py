@@ -36,7 +36,7 @@ def traffic_of(*rows: tuple[float, int, int, int, int, int]) -> Traffic:
 
 
 def test_packets_are_of_the_programs_that_have_their_ports() -> None:
-    """Of 1000 bytes nine cross between ports of nobody: one in a hundred may."""
+    """Nine of 1000 bytes cross between ports of nobody, and one in a hundred may."""
     rows = [
         (0.1, 1, 0, 201, 100, 591),
         (0.2, 0, 1, 9, 101, 5),

@@ -76,7 +76,7 @@ def test_two_milliseconds_of_silence_part_steps_at_fast_nics() -> None:
 
 
 def test_iterations_of_two_processes_are_those_of_the_one_that_has_some() -> None:
-    """Where both have some, or none of several, it is not clear."""
+    """Iterations of both, or of several others alone, are refused as unclear."""
     traffic = traffic_of([[1.0] * 3] * 2)
     row = np.array([0.0, 2.0, 3.0, 4.0])
 
@@ -118,7 +118,7 @@ def sent_of(**rows: Any) -> Sent:
 
 
 def test_something_ends_behind_silence_short_packets_and_known_calls() -> None:
-    """Where calls are known only between two of them, and behind notes or pauses."""
+    """A part ends only between two known calls, behind a short packet or a pause."""
     sizes = [FULL, FULL, 100, 48, FULL, FULL, FULL]
     packets: Any = SimpleNamespace(bytes=np.array(sizes))
     is_silent = np.array([1, 0, 0, 0, 0, 0], bool)
@@ -228,7 +228,7 @@ def cut(volumes: list[int], joints: list[list[int]], total: float) -> Any:
 
 
 def test_what_crosses_in_few_iterations_is_left_out_where_it_is_little() -> None:
-    """In half of them is enough; a hundredth of all bytes is little."""
+    """Half of the iterations are enough; a hundredth of all bytes is little."""
     assert cut([10, 0, 0, 0], [[0]] * 4, 1000.0) == []
     with pytest.raises(Unfittable, match=r"sent 11 bytes in 25% of the iterations"):
         cut([11, 0, 0, 0], [[0]] * 4, 1000.0)
@@ -350,7 +350,7 @@ def test_periods_are_tried_until_none_can_have_more_iterations(
 def test_what_came_nearest_to_a_period_has_most_packets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of four packets three are within the first, two within the others."""
+    """Three of four packets lie within the first times, and two within the others."""
     first, second = np.arange(9.0), np.arange(8.0) / 8
     with pytest.raises(Unfittable, match=r"come every 1 s, 9 times, but 9 are none"):
         chosen(monkeypatch, (first, 0), (second, 0))

@@ -28,7 +28,7 @@ def exchange(
 
 
 def test_a_server_serves_one_after_the_other() -> None:
-    """What it took for others, until their answers began, is not of an answer."""
+    """Time that a server took for other requests is no part of an answer."""
     first = exchange((0.0, 1.0), (3.0, 4.0))
     second = exchange((0.5, 2.0), (4.5, 5.0))
     # An answer that began before the request was whole took no time.

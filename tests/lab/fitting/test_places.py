@@ -151,7 +151,7 @@ def test_turns_are_told_by_the_times_of_their_periods(turns: int) -> None:
 
 
 def test_periods_that_vary_by_two_percent_are_alike() -> None:
-    """By the mean of how far they are from the one in the middle, beyond the start."""
+    """The mean distance from the middle period decides, beyond the start."""
     for share, turns in ((0.039, 1), (0.041, 2)):
         for scale in (1.0, 10.0):
             times = scale * turn_lengths(1.0 + share, 1.0, 2, 48)
@@ -195,7 +195,7 @@ def test_few_periods_explain_nothing() -> None:
 def test_a_stated_number_of_iterations_decides(
     count: int, iterations: int, turns: int
 ) -> None:
-    """What is sent before and after may look like some more."""
+    """Traffic before and after the iterations may look like more iterations."""
     assert _turns_of(count, iterations) == turns
 
 
@@ -249,7 +249,7 @@ def test_iterations_of_several_periods_begin_with_the_same_of_them(first: int) -
 
 
 def test_marks_among_very_many_bursts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To follow all of them would take too long."""
+    """Marks stay where 12 places are more than the 11 that may be followed."""
     places = 10_000 * np.arange(1, 13)
     marks = 10_000 * np.arange(2, 9) + 100
     monkeypatch.setattr(repeats, "_MOST_PLACES", 12)

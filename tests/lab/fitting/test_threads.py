@@ -34,7 +34,7 @@ def test_steps_are_found_by_the_calls_that_begin_them() -> None:
 
 
 def test_what_the_kernel_held_counts_where_a_cause_waits_for_it() -> None:
-    """Of four steps one is awaited by another, and one by a thread's computing."""
+    """One of four steps is awaited by a step, and one by a thread's computing."""
     rows = [
         [Cause(1, DRAINED, 0), Cause(2, GOT, 0)],
         [Cause(0, BEGUN, 1)],
@@ -85,7 +85,7 @@ def long_step(waits: list[float], rest: int) -> Step:
 def test_a_kernel_holds_what_had_not_crossed_when_a_sender_went_on(
     waits: list[float], rest: int, held: float
 ) -> None:
-    """Where a call took no millisecond in most iterations its sender did not wait."""
+    """A sender did not wait where most of its calls took less than a millisecond."""
     assert threads._hold(long_step(waits, rest), 77.0) == held
 
 
@@ -210,7 +210,7 @@ def test_a_thread_computes_before_it_receives_once() -> None:
 
 
 def test_a_thread_may_receive_twice_in_one_of_twenty_iterations() -> None:
-    """In two of twenty its own computing has no single end."""
+    """Two iterations of twenty with two receipts leave computing without one end."""
     begin = np.arange(20.0)
     sends = sends_of([make_step(A, B, begin), make_step(A, C, begin + 0.9)], [0.0, 0.0])
     for groups, is_found in (([2] + [1] * 19, True), ([2, 2] + [1] * 18, False)):
@@ -312,7 +312,7 @@ def test_receipts_of_up_to_two_iterations_before_count_where_they_are_often() ->
 
 
 def test_a_receipt_that_mostly_comes_later_is_no_cause() -> None:
-    """Of ten it came in time in four; 50 us behind the end of a pause is in time."""
+    """A receipt in time in five of ten is a cause; 50 us behind a pause is in time."""
     begin = np.arange(10.0)
     over = begin + 0.5
     last = over + 5e-5

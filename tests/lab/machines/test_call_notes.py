@@ -89,7 +89,7 @@ def test_calls_between_machines_are_rows_by_time(notes: CallNotes) -> None:
 def test_calls_that_found_no_room_leave_all_out(
     notes: CallNotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two processes three did not; as many as there is room for are all there."""
+    """Three calls of two processes found no room; two calls of each have room."""
     monkeypatch.setattr(call_notes, "MOST_NOTES", 2)
     row = call(1, 2, SEND, FIRST)
     write(notes, "1.a.p", row, row, row, count=4)
@@ -115,7 +115,7 @@ def test_a_file_that_is_cut_off_has_whole_notes(
 def test_the_library_is_preloaded_before_others(
     notes: CallNotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without it nothing is noted, which is told."""
+    """A lab without the library notes no calls and says so."""
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     library: Any = call_notes.LIBRARY
     assert notes.environment["LD_PRELOAD"] == str(library)

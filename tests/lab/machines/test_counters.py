@@ -270,7 +270,7 @@ def test_waits_are_of_all_processes_below_one(proc: Path) -> None:
 def test_machines_are_late_by_one_thread_and_early_by_all(
     threads: list[tuple[float, float]], cores: float, off: float
 ) -> None:
-    """What ran for 1.5 s takes 3 s on half a core."""
+    """Threads that ran for 1.5 s together take 3 s on half a core."""
     assert off_quota(threads, cores) == off
 
 

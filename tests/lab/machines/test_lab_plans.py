@@ -77,7 +77,7 @@ def test_machines_that_are_no_lab_are_refused(
 
 
 def test_settings_of_tcp_are_by_the_nic_of_each_way() -> None:
-    """What waits unsent goes by the NIC out, and a window by the one in."""
+    """The limit of unsent bytes follows the NIC out, and a window the NIC in."""
     plain = Lab(PAIR, congestion_control="cubic")
     settings = {"tcp_congestion_control": "cubic", "tcp_no_metrics_save": "1"}
     assert plain._sysctl("b") == settings
@@ -215,7 +215,7 @@ def test_what_is_off_is_tried_again_alone(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rates_of_leaves_are_sent_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the number of the device and of the leaf."""
+    """Rates name the device and the leaf by number, and leave in one message."""
     monkeypatch.setattr(lab_module, "pace", lambda *arguments: arguments)
     sent: list[Any] = []
     kernel: Any = SimpleNamespace(send=sent.append, close=lambda: sent.append("closed"))

@@ -132,7 +132,7 @@ def test_links_are_changed_and_get_addresses_by_their_numbers() -> None:
 def test_a_leaf_goes_at_the_rate_of_its_payload_on_the_wire(
     payload: float, expected: tuple[int, ...]
 ) -> None:
-    """What it has for sure is its part of the NIC, or all of its rate if less."""
+    """A leaf is sure of its part of the NIC, or of its whole rate if that is less."""
     message = netlink.pace(7, 2, PLAN, payload)
 
     assert message[:2] == (CLASS, 0)

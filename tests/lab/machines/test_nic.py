@@ -256,7 +256,7 @@ def test_a_leaf_follows_from_both_ports() -> None:
 
 @pytest.mark.parametrize("leaves", [0, 4])
 def test_packets_up_to_120_bytes_are_small(leaves: int) -> None:
-    """Where ports are numbered the source port counts, modulo the leaves."""
+    """Numbered ports choose a leaf by the source port, modulo the leaves."""
     program = classifier(leaves, numbered=True)
     large = FIRST_LEAF + 3 if leaves else SHARED
     assert run(program, packet(7, 8, 120)) == SMALL_CLASS

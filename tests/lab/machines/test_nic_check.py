@@ -183,7 +183,7 @@ def test_a_measurement_takes_as_long_as_the_slowest_needs_for_60_packets(
 
 
 def test_a_direction_is_off_beyond_its_share_and_its_best_counts() -> None:
-    """At time scale 4 it carries a quarter; 1 % is no refusal, and more is."""
+    """A direction at time scale 4 carries a quarter, and may be 3.1 % off at most."""
     slow = NicDirection("n", "out", 1024.0, time_scale=4.0)
     assert slow.target == 256.0
     for rate, is_off in ((264.0, False), (248.0, False), (265.0, True), (247.0, True)):

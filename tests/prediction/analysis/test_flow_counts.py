@@ -81,7 +81,7 @@ def test_without_rows_nothing_is_known() -> None:
 
 
 def test_iterations_behind_the_last_one_count_for_nothing() -> None:
-    """Of two iterations, whose numbers are 0 and 1, a third one has rows."""
+    """Iterations have numbers 0 and 1, and rows of a third iteration are dropped."""
     states = np.zeros(2, CONNECTION_ROWS)
     states["iteration"] = [2, LAST_STATE]
     states["retransmitted"] = [0, 5]
