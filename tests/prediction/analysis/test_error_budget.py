@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,3 +244,14 @@ def test_a_notice_is_late_from_when_there_was_something_to_send() -> None:
             DelayCause.COPYING: 0.5,
         }
     )
+
+
+def test_every_cause_is_explained_in_the_documents() -> None:
+    """Hold the table of causes in docs/results.md against those that a run divides."""
+    document = Path(__file__).parents[3] / "docs" / "results.md"
+    text = document.read_text(encoding="utf-8")
+    _, _, table = text.partition("\ncause | seconds\n---|---\n")
+    rows, _, _ = table.partition("\n\n")
+    explained = [row.partition(" | ")[0] for row in rows.splitlines()]
+
+    assert explained == [str(cause) for cause in DelayCause]
