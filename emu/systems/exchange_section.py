@@ -19,8 +19,6 @@ from emu.problem.fields.section import Section
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edge_count,
-    all_reduce_edges,
-    all_reduce_tasks,
     build_named_job,
     part_elements,
 )
@@ -33,11 +31,12 @@ from emu.problem.workloads.exchange import (
     carries_numbers,
     to_settings,
 )
-from emu.problem.workloads.operations import Operations, count_layer
+from emu.problem.workloads.operations import Operations
 from emu.systems import Floats, Keys, Problems, Settings, Times
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.exchange_system import PROGRAMS
 from emu.systems.job_section import BuildContext
+from emu.systems.parts import part_tasks, ring_edges
 from emu.systems.rates_section import RatesSection
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
@@ -143,14 +142,16 @@ class ExchangeSection(WholeGraphSection):
         return any(exchange.layer == 1 for exchange in self.exchanges())
 
     @property
-    def _passes(self) -> list[tuple[str, int]]:
-        """Kind and layer of a part's tasks, in their order; the last goes both ways."""
+    def _passes(self) -> dict[str, int]:
+        """Layer by kind of a part's tasks, in their order; the last goes both ways."""
         layers = self.model.layers
         first = 0 if self._sends_features else 1
-        forward = [(f"layer{layer}", layer) for layer in range(first, layers + 1)]
-        inner_layers = reversed(range(1, layers))
-        backward = [(f"gradient{layer}", layer) for layer in inner_layers]
-        return forward + backward
+        passes = {}
+        for layer in range(first, layers + 1):
+            passes[f"layer{layer}"] = layer
+        for layer in reversed(range(1, layers)):
+            passes[f"gradient{layer}"] = layer
+        return passes
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -159,35 +160,17 @@ class ExchangeSection(WholeGraphSection):
             "exchanges": to_settings(self.exchanges()),
         }
 
-        tasks = []
-        workers = []
-        for rank, machine in enumerate(self.ranks(context.machines)):
-            process = f"d{rank}"
-            for kind, layer in self._passes:
-                task = Task(
-                    name=f"{process}.{kind}",
-                    kind=kind,
-                    pinned=machine,
-                    process=process,
-                    phase="training",
-                    program=PROGRAMS[kind],
-                    settings={"rank": rank, "layer": layer},
-                )
-                tasks.append(task)
-            worker = Task(
-                name=f"w{rank}",
-                kind="worker",
-                pinned=machine,
-                process=process,
-            )
-            workers.append(worker)
-        tasks += all_reduce_tasks(workers)
+        machines = self.ranks(context.machines)
 
-        edges = self._edges(len(workers))
+        passes: dict[str, Settings] = {}
+        for kind, layer in self._passes.items():
+            passes[kind] = {"layer": layer}
+        tasks = part_tasks(machines, passes, PROGRAMS)
+        edges = self._edges(len(machines))
         return build_named_job(tasks, edges, self.epochs, settings)
 
     def _edges(self, ranks: int) -> Iterator[NamedEdge]:
-        names = [kind for kind, _ in self._passes]
+        names = [*self._passes]
         all_ranks = range(ranks)
         for rank in all_ranks:
             for before, after in pairwise(names):
@@ -205,13 +188,7 @@ class ExchangeSection(WholeGraphSection):
                 )
 
         # What waits for new weights: the first task of the next epoch.
-        yield from all_reduce_edges(
-            [f"w{rank}" for rank in all_ranks],
-            [f"d{rank}.{names[-1]}" for rank in all_ranks],
-            [f"d{rank}.{names[0]}" for rank in all_ranks],
-            lag=1,
-            carries="parameters",
-        )
+        yield from ring_edges(ranks, giver=names[-1], taker=names[0])
 
     def _ends(self, exchange: Exchange) -> tuple[str, str]:
         """Return the kinds of task that send and read an exchange."""
@@ -321,49 +298,34 @@ class ExchangeSection(WholeGraphSection):
 
     def _count_layers(self, job: Job, operations: Operations) -> None:
         dataset, graphs = open_dependencies(job.settings)
-        widths = self.widths(dataset)
-        parameters = count_parameters(job.settings, dataset)
-        first_kind, _ = self._passes[0]
         shares = {}
         for exchange in self.exchanges():
             if exchange.content == ROWS:
                 shares[exchange.layer] = exchange.share
+        self.count_part_layers(
+            job,
+            operations,
+            graphs,
+            widths=self.widths(dataset),
+            shares=shares,
+        )
+
+        first_kind, *_ = self._passes
+        parameters = count_parameters(job.settings, dataset)
         for position, task in enumerate(job.tasks):
             if task.kind == first_kind:
                 operations.add(position, {"step": parameters})
-            name = task.kind.rstrip("0123456789")
-            if name not in {"layer", "gradient"} or task.settings["layer"] == 0:
-                continue
-
-            number = task.settings["layer"]
-            graph = graphs[number - 1]
-            part = graph.part(task.settings["rank"])
-            local = len(part.local)
-            # Rows that are not drawn have neither edges nor products.
-            share = shares.get(number, 1.0)
-            edges_in_all = int(part.forward.indptr[-1])
-            edges = edges_in_all - (1 - share) * part.count_crossing_edges()
-            inputs, outputs = widths[number - 1 : number + 1]
-            read = share * len(part.remote)
-            inputs_read = local + len(part.held) + read
-            layer = count_layer(
-                job.settings["model"]["kind"],
-                (inputs, outputs),
-                edges,
-                inputs_read,
-                local,
-                shortens=inputs > outputs,
-            )
-            operations.add(position, layer.forward if name == "layer" else {})
-            if name == "gradient" or number == self.model.layers:
-                operations.add(position, layer.backward(first=number == 1))
 
     @override
     def collects_on_device(self, task: Task) -> bool:
         return True  # every task is one of a GPU
 
     @override
-    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+    def device_memory(
+        self,
+        job: Job,
+        context: BuildContext,
+    ) -> Mapping[str, Parts]:
         """Return that of every part, under the task that steps its weights.
 
         Features, what layers compute with its gradient, and rows of others that are
@@ -371,12 +333,13 @@ class ExchangeSection(WholeGraphSection):
         """
         settings = job.settings
         dataset, graphs = open_dependencies(settings)
-        length, *widths = self.widths(dataset)
+        all_widths = self.widths(dataset)
+        length, *widths = all_widths
         itemsize = number_bytes(settings)
-        weights = weight_bytes(
-            settings, count_parameters(settings, dataset), steps=True
-        )
-        first_kind, _ = self._passes[0]
+        parameters = count_parameters(settings, dataset)
+        weights = weight_bytes(settings, parameters, steps=True)
+        first_kind, *_ = self._passes
+
         memory: dict[str, Parts] = {}
         machines = self.ranks(context.machines)
         for rank, _ in enumerate(machines):
@@ -391,7 +354,8 @@ class ExchangeSection(WholeGraphSection):
                 part = parts[exchange.layer - 1]
                 rows = exchange.count_rows(len(part.remote))
                 copies = 1 + exchange.remembers
-                numbers += copies * rows * self.widths(dataset)[exchange.layer - 1]
+                width = all_widths[exchange.layer - 1]
+                numbers += copies * rows * width
             memory[f"d{rank}.{first_kind}"] = {
                 "features": float(itemsize * features),
                 "rows of layers": float(itemsize * numbers),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.problem import Job
-from emu.problem.workloads import parameter_count
 from emu.problem.workloads.exchange import read_exchanges
 from emu.systems.setup import Transfer, ghost_features
 from emu.systems.system import (
@@ -16,12 +14,11 @@ from emu.systems.system import (
     System,
     Variant,
     calling,
+    equal_states,
+    first_tasks,
     initial_weights,
     on_demand,
 )
-
-if TYPE_CHECKING:
-    from emu.systems.system import Array, Holders, Lengths, Results
 
 #: Layers of a model, at most.
 _LAYERS = range(1, 17)
@@ -49,34 +46,8 @@ PROGRAMS = dict(_list_programs())
 CARRIES = dict(_list_carried())
 
 
-def _first_tasks(job: Job) -> list[str]:
-    """Return the task of every part that steps its weights, rank by rank."""
-    kinds = {task.kind for task in job.tasks}
-    kind = "layer0" if "layer0" in kinds else "layer1"
-    return [task.name for task in job.tasks if task.kind == kind]
-
-
-def _vectors(job: Job) -> Lengths:
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-
-    dataset = open_for(job.settings)
-    model = job.settings["model"]
-    count = parameter_count(model, dataset.feature_length, dataset.classes)
-    # All parts have the same state: the first one's makes a cut for all.
-    first, *_ = _first_tasks(job)
-    return {first: (count,)}
-
-
-def _tasks_with_state(job: Job) -> Holders:
-    tasks = _first_tasks(job)
-    first = tasks[0]
-    return dict.fromkeys(tasks, (first,))
-
-
-def _trained(job: Job, results: Results) -> Array:
-    """Return the parameters, which all parts have alike."""
-    first, *_ = _first_tasks(job)
-    return results[first]["parameters"]
+#: Kinds of task of which the first that a job has steps the weights of a part.
+_STEPPING = ("layer0", "layer1")
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
@@ -91,7 +62,7 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
         reads = [graph.part(rank).vertices for rank in ranks]
         precision = np.dtype(job.settings["precision"])
         row_bytes = precision.itemsize * dataset.feature_length
-        tasks = _first_tasks(job)
+        tasks = first_tasks(job, _STEPPING)
         yield from ghost_features(tasks, reads, dataset.owner, row_bytes)
     yield from initial_weights(job)
 
@@ -119,11 +90,9 @@ def exchange_system(
         needs_torch=True,
         late_modules=GRADIENT_MODULES,
         open_data=calling("emu.graph_data.dependencies:open_dependencies"),
-        trained=_trained,
         # With one layer there is no `gradient1`: layer 1 ends the step itself.
         step_kinds=("gradient1", "layer1"),
-        cuts=_tasks_with_state,
-        vectors=_vectors,
+        **equal_states(*_STEPPING),
         setup=_list_setup,
         carries=CARRIES,
         knobs=all_knobs,

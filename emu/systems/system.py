@@ -20,7 +20,7 @@ from emu.errors import EmulatorError, ScenarioError
 from emu.host.foreign_code import describe_point
 from emu.names import printable
 from emu.problem import Job, Schedule
-from emu.problem.workloads import CHECKPOINT
+from emu.problem.workloads import CHECKPOINT, parameter_count
 from emu.systems import Floats, JobSettings
 from emu.systems.setup import WEIGHTS, Transfer
 
@@ -108,6 +108,45 @@ def parameter_bytes(job: Job) -> dict[str, int]:
     for name, lengths in vectors.items():
         sizes[name] = precision.itemsize * sum(lengths)
     return sizes
+
+
+def count_model(job: Job) -> int:
+    """Return the parameters of a job's model, whose data set it opens."""
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+
+    dataset = open_for(job.settings)
+    model = job.settings["model"]
+    return parameter_count(model, dataset.feature_length, dataset.classes)
+
+
+def first_tasks(job: Job, kinds: Iterable[str]) -> list[str]:
+    """Return the tasks of the first of these kinds that a job has, rank by rank."""
+    for kind in kinds:
+        names = [task.name for task in job.tasks if task.kind == kind]
+        if names:
+            return names
+    return []
+
+
+def equal_states(*kinds: str) -> dict[str, Any]:
+    """Return fields of a `System` whose parts all have all parameters alike.
+
+    The `first_tasks` keep them; that of rank 0 makes a cut for all.
+    """
+
+    def cut(job: Job) -> Holders:
+        names = first_tasks(job, kinds)
+        return dict.fromkeys(names, (names[0],))
+
+    def measure_vectors(job: Job) -> Lengths:
+        first, *_ = first_tasks(job, kinds)
+        return {first: (count_model(job),)}
+
+    def find_trained(job: Job, results: Results) -> Array:
+        first, *_ = first_tasks(job, kinds)
+        return results[first]["parameters"]
+
+    return {"cuts": cut, "vectors": measure_vectors, "trained": find_trained}
 
 
 def _trains_nothing(*_: object) -> NoReturn:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from typing_extensions import override
 
+from emu.problem import Job
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
@@ -19,6 +22,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section
 from emu.problem.workloads.coflows import Coflow
+from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Problems, Settings
 from emu.systems.job_section import (
     TRANSLATED,
@@ -30,7 +34,7 @@ from emu.systems.rates_section import RatesSection
 from emu.units import DURATION, format_count
 
 if TYPE_CHECKING:
-    from emu.graph_data import Dataset
+    from emu.graph_data import Dataset, WholeGraph
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 
@@ -165,6 +169,47 @@ class WholeGraphSection(JobSection):
             "compute": context.compute,
             "seed": context.seed,
         }
+
+    def count_part_layers(
+        self,
+        job: Job,
+        operations: Operations,
+        graphs: Sequence[WholeGraph],
+        widths: Sequence[int],
+        shares: Mapping[int, float] = MappingProxyType({}),
+    ) -> None:
+        """Add the work of tasks of kinds ``layer1``, ``gradient1``, ..., part by part.
+
+        ``graphs``: what each layer reads; ``shares``: by layer, of the rows of other
+        parts those that it reads, by default all.
+        """
+        for position, task in enumerate(job.tasks):
+            name = task.kind.rstrip("0123456789")
+            if name not in {"layer", "gradient"} or task.settings["layer"] == 0:
+                continue
+            number = task.settings["layer"]
+            graph = graphs[number - 1]
+            part = graph.part(task.settings["rank"])
+            local = len(part.local)
+
+            # Rows that are not read have neither edges nor products.
+            share = shares.get(number, 1.0)
+            edges_in_all = int(part.forward.indptr[-1])
+            edges = edges_in_all - (1 - share) * part.count_crossing_edges()
+            read = share * len(part.remote)
+            inputs, outputs = widths[number - 1 : number + 1]
+            layer = count_layer(
+                job.settings["model"]["kind"],
+                (inputs, outputs),
+                edges,
+                local + len(part.held) + read,
+                local,
+                shortens=inputs > outputs,
+            )
+            operations.add(position, layer.forward if name == "layer" else {})
+            # The last layer goes on to its own backward pass.
+            if name == "gradient" or number == self.model.layers:
+                operations.add(position, layer.backward(first=number == 1))
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:

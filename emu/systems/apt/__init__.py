@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from emu.problem import Job, Schedule
-from emu.systems.apt.job import PHASES, PROGRAMS, columns_of
-from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
+from emu.systems.apt.job import PROGRAMS, columns_of
+from emu.systems.p3.columns import column_vectors, join_columns, list_columns
+from emu.systems.p3.job import PHASES
 from emu.systems.system import (
     AS_ONE_DEVICE,
     GRADIENT_MODULES,
@@ -18,13 +17,11 @@ from emu.systems.system import (
     calling,
     initial_weights,
     on_demand,
-    parameter_bytes,
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.systems.system import Holders, Lengths, Results
+    from emu.systems.setup import Transfer
+    from emu.systems.system import Holders, Lengths
 
 
 def _name_strategy(
@@ -38,73 +35,34 @@ def _name_strategy(
     yield f"layer 1 by strategy {strategy} of apt (job.strategy)"
 
 
-def _holders(job: Job) -> list[str]:
-    kind = PHASES["Mf"]
-    return [task.name for task in job.tasks if task.kind == kind]
-
-
 def _tasks_with_state(job: Job) -> Holders:
     """Return whose state machines begin with: own columns, or that of the first."""
-    names = _holders(job)
+    kind = PHASES["Mf"]
+    names = [task.name for task in job.tasks if task.kind == kind]
     if job.settings["strategy"] == "nfp":
         return {name: (name,) for name in names}
     first = names[0]
     return dict.fromkeys(names, (first,))
 
 
-def _vectors(job: Job) -> Lengths:
-    """Return the weights of layer 1 that a machine has, and all other parameters."""
+def _blocks(job: Job) -> tuple[int, ...]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-    from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
-
-    settings = job.settings
-    dataset = open_for(settings)
-    length = dataset.feature_length
-    # Lengths are asked for, no bytes: the size of a number plays no role.
-    split = split_model(settings["model"], length, dataset.classes, itemsize=1)
-    blocks = columns_of(settings, length)
-    holders = _holders(job)[: len(blocks)]
-    vectors = {}
-    for name, columns in zip(holders, blocks, strict=True):
-        first_weights = columns * split.first_width
-        vectors[name] = (first_weights, split.upper)
-    return vectors
-
-
-def _join(job: Job, results: Results) -> NDArray[Any]:
-    """Return all parameters, flat, of which machines may have columns of layer 1."""
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-    from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch
 
     dataset = open_for(job.settings)
-    blocks = columns_of(job.settings, dataset.feature_length)
-    # Joining needs no block of one's own: any will do.
-    split = ColumnSplit(job.settings, dataset, blocks, 0)
-    ranks = range(len(blocks))
-    owned = [results[f"Mf{rank}"]["own"] for rank in ranks]
-    upper = results["Mf0"]["upper"]
-    return split.join(owned, upper)
+    return columns_of(job.settings, dataset.feature_length)
+
+
+def _vectors(job: Job) -> Lengths:
+    blocks = _blocks(job)
+    # Where the first machine has all columns, its state is that of all.
+    return column_vectors(job, blocks, machines=len(blocks))
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
-    """Yield the weights of all, and columns of those that have some of every row."""
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-
+    """Return the weights of all, and columns of those that have some of every row."""
     if job.settings["strategy"] != "nfp":
-        yield from initial_weights(job)
-        return
-    dataset = open_for(job.settings)
-    blocks = columns_of(job.settings, dataset.feature_length)
-    sizes = parameter_bytes(job)
-    rows = np.bincount(dataset.owner, minlength=len(sizes))
-    precision = np.dtype(job.settings["precision"])
-    readers = zip(sizes.items(), blocks, strict=True)
-    for (reader, weights), columns in readers:
-        row = precision.itemsize * columns
-        # The owner of a vertex has all of its columns until then.
-        for holder, count in zip(sizes, rows.tolist(), strict=True):
-            yield Transfer(COLUMNS, holder, reader, size=row * count)
-        yield Transfer(WEIGHTS, "Mf0", reader, weights)
+        return initial_weights(job)
+    return list_columns(job, _blocks(job))
 
 
 APT = System(
@@ -115,7 +73,7 @@ APT = System(
     late_modules=GRADIENT_MODULES,
     trainer=AS_ONE_DEVICE,
     open_data=calling("emu.systems.training_section:open_fitting"),
-    trained=_join,
+    trained=lambda job, results: join_columns(job, results, _blocks(job)),
     cuts=_tasks_with_state,
     vectors=_vectors,
     setup=_list_setup,

@@ -23,14 +23,8 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.systems import JobSettings, Names
 from emu.systems.apt.shares import computing
+from emu.systems.p3.job import PHASES
 
-#: Name without its rank -> kind, in the order of one mini-batch.
-PHASES = {
-    "Mf": "model_forward",
-    "Df": "data_forward",
-    "Db": "data_backward",
-    "Mb": "model_backward",
-}
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
     "sampler": "emu_nodes.apt.programs:AptSampler",

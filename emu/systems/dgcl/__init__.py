@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from emu.problem import Job
-from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
 from emu.systems.setup import Transfer, ghost_features
 from emu.systems.system import (
@@ -15,19 +14,10 @@ from emu.systems.system import (
     GRADIENT_MODULES,
     System,
     calling,
+    equal_states,
     initial_weights,
     on_demand,
 )
-
-
-def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-
-    dataset = open_for(job.settings)
-    model = job.settings["model"]
-    count = parameter_count(model, dataset.feature_length, dataset.classes)
-    # All devices have the same state: the first one's makes a cut for all.
-    return {"d0.layer1": (count,)}
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
@@ -49,7 +39,6 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     yield from initial_weights(job)
 
 
-#: All devices have the parameters, so that the first one's are as good as any.
 DGCL = System(
     "dgcl",
     on_demand("emu.systems.dgcl.section:DgclJobSection"),
@@ -64,13 +53,9 @@ DGCL = System(
     late_modules=GRADIENT_MODULES,
     trainer=AS_ONE_DEVICE,
     open_data=calling("emu.systems.dgcl.plans:open_plans"),
-    trained=lambda _, results: results["d0.layer1"]["parameters"],
     # With one layer there is no `gradient1`: layer 1 ends the step itself.
     step_kinds=("gradient1", "layer1"),
-    cuts=lambda job: {
-        task.name: ("d0.layer1",) for task in job.tasks if task.kind == "layer1"
-    },
-    vectors=_vectors,
+    **equal_states("layer1"),
     setup=_list_setup,
     carries=CARRIES,
     remarks=calling("emu.systems.dgcl.remarks:gather_lines"),

@@ -19,11 +19,10 @@ import numpy as np
 from emu.problem import Job, Realization, Task
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
-    all_reduce_edges,
-    all_reduce_tasks,
     build_named_job,
     part_elements,
 )
+from emu.systems.parts import ring_edges, ring_tasks
 
 if TYPE_CHECKING:
     from emu.systems import JobSettings, Times
@@ -198,17 +197,7 @@ def _tasks(builder: DgclBuilder) -> Iterator[Task]:
     for gather in builder.gathers:
         yield from _gather_tasks(builder, gather)
 
-    workers = []
-    for rank, machine in enumerate(builder.machines):
-        # The ring's tasks run in the device's process, and read its gradients there.
-        worker = Task(
-            name=f"w{rank}",
-            kind="worker",
-            pinned=machine,
-            process=f"d{rank}",
-        )
-        workers.append(worker)
-    yield from all_reduce_tasks(workers)
+    yield from ring_tasks(builder.machines)
 
 
 def _gather_tasks(builder: DgclBuilder, gather: Gathering) -> Iterator[Task]:
@@ -285,21 +274,13 @@ def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
         if builder.section.coordination == "central":
             yield from _gate_edges(builder, gather)
 
-    ranks = range(len(builder.machines))
-    layers = builder.section.model.layers
-    last = "layer1" if layers == 1 else "grad1"
+    last = "layer1" if builder.section.model.layers == 1 else "grad1"
     # What waits for new weights: layer 1, or the gather before it.
-    first = [f"d{rank}.layer1" for rank in ranks]
+    first = "layer1"
     if not builder.section.cache_features:
         first_gather = next(builder.gathers)
-        first = [first_gather.stage(rank, 0) for rank in ranks]
-    yield from all_reduce_edges(
-        [f"w{rank}" for rank in ranks],
-        [f"d{rank}.{last}" for rank in ranks],
-        first,
-        lag=1,
-        carries="parameters",
-    )
+        first = first_gather.stage(0, 0).removeprefix("d0.")
+    yield from ring_edges(len(builder.machines), giver=last, taker=first)
 
 
 def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:

@@ -25,7 +25,7 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
-from emu.problem.workloads.operations import Operations, count_layer
+from emu.problem.workloads.operations import Operations
 from emu.systems import (
     Edit,
     Floats,
@@ -410,40 +410,13 @@ class DgclJobSection(DgclKeys):
                 numbers = sizes / itemsize
                 operations.add(edge.destination, {"aggregate": numbers})
 
-        self._count_layers(job, operations)
-        return operations
-
-    def _count_layers(self, job: Job, operations: Operations) -> None:
         dataset, graphs = open_layers(job.settings)
-        kind = job.settings["model"]["kind"]
-        widths = self.widths(dataset)
+        self.count_part_layers(job, operations, graphs, self.widths(dataset))
+        parameters = count_parameters(job.settings, dataset)
         for position, task in enumerate(job.tasks):
-            name = task.kind.rstrip("0123456789")
-            if name not in {"layer", "gradient"}:
-                continue
-
-            number = task.settings["layer"]
-            graph = graphs[number - 1]
-            part = graph.part(task.settings["rank"])
-            edges = int(part.forward.indptr[-1])
-            inputs = widths[number - 1]
-            outputs = widths[number]
-            layer = count_layer(
-                kind,
-                (inputs, outputs),
-                edges,
-                part.size,
-                len(part.local),
-                shortens=inputs > outputs,
-            )
-            if name == "layer":
-                operations.add(position, layer.forward)
-            if name == "gradient" or number == self.model.layers:
-                backward = layer.backward(first=number == 1)
-                operations.add(position, backward)
             if task.kind == "layer1":
-                parameters = count_parameters(job.settings, dataset)
                 operations.add(position, {"step": parameters})
+        return operations
 
 
 def _write(common: CommonJob) -> Keys:

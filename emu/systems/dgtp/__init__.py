@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from emu.problem import Job
-from emu.problem.workloads import parameter_count, shard_sizes
+from emu.problem.workloads import shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.system import (
@@ -13,6 +13,7 @@ from emu.systems.system import (
     System,
     Variant,
     calling,
+    count_model,
     on_demand,
 )
 
@@ -28,13 +29,8 @@ def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-
-    dataset = open_for(job.settings)
     (holders, _) = _holders(job)
-    model = job.settings["model"]
-    parameters = parameter_count(model, dataset.feature_length, dataset.classes)
-    sizes = shard_sizes(parameters, len(holders))
+    sizes = shard_sizes(count_model(job), len(holders))
     return {name: (size,) for name, size in zip(holders, sizes, strict=True)}
 
 

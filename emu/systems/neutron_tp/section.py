@@ -15,17 +15,17 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edge_count,
-    all_reduce_edges,
-    all_reduce_tasks,
     build_named_job,
     part_elements,
 )
 from emu.problem.workloads.column_slices import STAGES, Slices
 from emu.problem.workloads.operations import Operations
-from emu.systems import Floats, Problems, Times
+from emu.systems import Floats, Problems, Settings, Times
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.exchange_section import NoTimesSection
 from emu.systems.job_section import BuildContext
+from emu.systems.neutron_tp import PROGRAMS
+from emu.systems.parts import part_tasks, ring_edges
 from emu.systems.rates_section import RatesSection
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import Translation, write_whole_graph
@@ -79,31 +79,10 @@ class NeutronTpSection(WholeGraphSection):
     def build(self, context: BuildContext) -> Job:
         settings = self.whole_graph_settings(context)
         settings["model"] = {**settings["model"], "decoupled": True}
-        tasks = []
-        workers = []
-        for rank, machine in enumerate(self.ranks(context.machines)):
-            process = f"d{rank}"
-            for stage in STAGES:
-                task = Task(
-                    name=f"{process}.{stage}",
-                    kind=stage,
-                    pinned=machine,
-                    process=process,
-                    phase="training",
-                    program="emu_nodes.partition.tensor:Stage",
-                    settings={"rank": rank},
-                )
-                tasks.append(task)
-            worker = Task(
-                name=f"w{rank}",
-                kind="worker",
-                pinned=machine,
-                process=process,
-            )
-            workers.append(worker)
-
-        tasks += all_reduce_tasks(workers)
-        edges = self._edges(len(workers))
+        machines = self.ranks(context.machines)
+        passes: dict[str, Settings] = {stage: {} for stage in STAGES}
+        tasks = part_tasks(machines, passes, PROGRAMS)
+        edges = self._edges(len(machines))
         return build_named_job(tasks, edges, self.epochs, settings)
 
     def _edges(self, ranks: int) -> Iterator[NamedEdge]:
@@ -119,13 +98,7 @@ class NeutronTpSection(WholeGraphSection):
                     place=(sender, receiver),
                 )
 
-        yield from all_reduce_edges(
-            [f"w{rank}" for rank in all_ranks],
-            [f"d{rank}.{_LAST}" for rank in all_ranks],
-            [f"d{rank}.{_FIRST}" for rank in all_ranks],
-            lag=1,
-            carries="parameters",
-        )
+        yield from ring_edges(ranks, giver=_LAST, taker=_FIRST)
 
     @override
     def realize(

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from emu.prediction.analysis.traffic import count_kinds
 from emu.problem import Job
 from emu.problem.payloads import FEATURES
+from emu.systems.p3.columns import column_vectors, join_columns, list_columns
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
-from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
 from emu.systems.system import (
     AS_ONE_DEVICE,
     GRADIENT_MODULES,
     System,
     Variant,
     on_demand,
-    parameter_bytes,
 )
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.systems import JobSettings
-    from emu.systems.system import Holders, Lengths, Results
+    from emu.systems.system import Holders
     from emu.trust.guards import Evidence
 
 PAYLOADS = "payloads"
@@ -75,48 +70,16 @@ def open_columns_of(settings: JobSettings) -> None:
     from emu.systems.training_section import open_fitting  # noqa: PLC0415 - numpy
 
     dataset = open_fitting(settings)
-    blocks = _blocks(settings, dataset.feature_length)
-    open_columns(dataset, blocks)
+    open_columns(dataset, _blocks(settings))
 
 
-def join_columns(job: Job, results: Results) -> NDArray[Any]:
-    """Return all parameters, flat: of layer 1 a group's members have their columns."""
+def _blocks(settings: JobSettings) -> tuple[int, ...]:
+    """Return the columns of each member of a group."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-    from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch
 
-    dataset = open_for(job.settings)
-    blocks = _blocks(job.settings, dataset.feature_length)
-    # Groups end with the same columns: the first group's are taken.
-    ranks = range(len(blocks))
-    columns = [results[f"Mf{rank}"]["own"] for rank in ranks]
-    # Joining needs no block of one's own: any will do.
-    split = ColumnSplit(job.settings, dataset, blocks, 0)
-    upper = results["Mf0"]["upper"]
-    return split.join(columns, upper)
-
-
-def _blocks(settings: JobSettings, feature_length: int) -> tuple[int, ...]:
     members = settings["workers"] // settings["groups"]
-    return column_blocks(settings["columns"], feature_length, members)
-
-
-def _vectors(job: Job) -> Lengths:
-    """Return a machine's own columns of layer 1, and all other parameters."""
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-    from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
-
-    settings = job.settings
     dataset = open_for(settings)
-    length = dataset.feature_length
-    # Lengths are asked for, no bytes: the size of a number plays no role.
-    model = split_model(settings["model"], length, dataset.classes, itemsize=1)
-    blocks = _blocks(settings, length)
-    vectors = {}
-    for rank in range(settings["workers"]):
-        columns = blocks[rank % len(blocks)]
-        first_weights = columns * model.first_width
-        vectors[f"Mf{rank}"] = (first_weights, model.upper)
-    return vectors
+    return column_blocks(settings["columns"], dataset.feature_length, members)
 
 
 def _tasks_with_state(job: Job) -> Holders:
@@ -124,27 +87,6 @@ def _tasks_with_state(job: Job) -> Holders:
     kind = PHASES["Mf"]
     names = [task.name for task in job.tasks if task.kind == kind]
     return {name: (name,) for name in names}
-
-
-def _list_setup(job: Job) -> Iterator[Transfer]:
-    """Yield the columns of every machine, and its weights from the first.
-
-    Rows lie with their vertices, which are hashed to machines: all take columns there.
-    """
-    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-
-    dataset = open_for(job.settings)
-    blocks = _blocks(job.settings, dataset.feature_length)
-    sizes = parameter_bytes(job)
-    # The owner of a vertex has all of its columns until then.
-    rows = np.bincount(dataset.owner, minlength=len(sizes))
-    precision = np.dtype(job.settings["precision"])
-    for rank, (reader, weights) in enumerate(sizes.items()):
-        columns = blocks[rank % len(blocks)]
-        row = precision.itemsize * columns
-        for holder, count in zip(sizes, rows.tolist(), strict=True):
-            yield Transfer(COLUMNS, holder, reader, size=row * count)
-        yield Transfer(WEIGHTS, "Mf0", reader, weights)
 
 
 P3 = System(
@@ -156,11 +98,14 @@ P3 = System(
     trainer=AS_ONE_DEVICE,
     guards=(no_features,),
     open_data=open_columns_of,
-    trained=join_columns,
+    # Groups end with the same columns: the first group's are taken.
+    trained=lambda job, results: join_columns(job, results, _blocks(job.settings)),
     updates_missed=lambda settings: PIPELINES[settings["pipeline"]].missed,
     cuts=_tasks_with_state,
-    vectors=_vectors,
-    setup=_list_setup,
+    vectors=lambda job: column_vectors(
+        job, _blocks(job.settings), machines=job.settings["workers"]
+    ),
+    setup=lambda job: list_columns(job, _blocks(job.settings)),
     variants={
         "p3.none": Variant("p3", {"job.pipeline": "none"}),
         "p3.A": Variant("p3", {"job.pipeline": "A"}),
