@@ -56,6 +56,15 @@ def test_elements_and_attributes_are_accounted_for() -> None:
     }
 
 
+def test_an_article_is_of_the_first_letter_alone() -> None:
+    """Of an edge, whose second letter is a consonant, as of an account."""
+    for kind in ("edge", "account", "Zone"):
+        article = "a" if kind == "Zone" else "an"
+        assert dict(read_mapping({"x": 1}, kind).left_out()) == {
+            f"x of {article} {kind}": 1
+        }
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

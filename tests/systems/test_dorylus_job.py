@@ -228,6 +228,21 @@ def test_versions_that_are_live_by_hand() -> None:
     assert live_versions(schedule) == max(held)
 
 
+def test_the_first_epoch_waits_for_all_rows_where_it_is_said_to() -> None:
+    """A gate per server and way holds its two intervals, in epoch 0 of async alone."""
+    keys: dict[str, Any] = {"mode": "async", "staleness": 1}
+    of_sync = built(shape_of(**keys, first_epoch="sync"))
+    of_free = built(shape_of(**keys, first_epoch="free"))
+    of_pipe = built(shape_of(mode="pipe", first_epoch="sync"))
+    held = {name for name in of_sync.edge_names if "full_" in name.partition("->")[0]}
+    assert held == {
+        *(f"full_{i // 2}->ga1_{i}" for i in range(4)),
+        *(f"dfull_{i // 2}->dga_{i}" for i in range(4)),
+    }
+    for job in (of_free, of_pipe):
+        assert not any("full_" in task.name for task in job.tasks)
+
+
 @pytest.mark.parametrize(("servers", "intervals"), [(4, 8), (8, 16)])
 def test_numbers_of_tasks(servers: int, intervals: int) -> None:
     section = shape_of(servers, intervals=intervals, mode="async", receivers="interval")

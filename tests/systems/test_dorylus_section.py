@@ -429,6 +429,10 @@ def test_simulate_says_by_how_much_chance_moves_what_is_tuned(
         ("job.machines=[g0, g0]", "'g0' occurs 2 times"),
         ("job.fanouts=[5, 5]", "fanouts"),
         ("job.times.gather=null", "neither this time nor a profile"),
+        (
+            "job.times.gather={default: 1 ms, fast: 2 ms}",
+            "job.times.gather.fast: no machine has device 'fast'",
+        ),
         ("job={backend: cpu, stream: 2}", "job"),
         ("job.epochs=0", "epochs"),
         ("job.lambdas=many", "lambdas"),

@@ -167,6 +167,24 @@ def test_bytes_go_between_processes_and_none_beside_orders(mode: str) -> None:
     assert found == SENDING
 
 
+def test_what_a_server_has_summed_goes_to_the_other_ones_alone() -> None:
+    """Gradients of 7 x 5 and 5 x 3 numbers of 4 bytes; a server keeps its own."""
+    section, job = job_of(parameter_servers=["p", "q"])
+    volumes = dorylus_volumes(section, job, COUNTS, WIDTHS, 4)
+    sizes = dict(zip(job.edge_names, volumes.tolist(), strict=True))
+    found = {name: size for name, size in sizes.items() if name.startswith("sum")}
+    assert found == {
+        "sum0_0->wu0_0": 0,
+        "sum0_0->wu0_1": 140,
+        "sum0_1->wu0_0": 140,
+        "sum0_1->wu0_1": 0,
+        "sum1_0->wu1_0": 0,
+        "sum1_0->wu1_1": 60,
+        "sum1_1->wu1_0": 60,
+        "sum1_1->wu1_1": 0,
+    }
+
+
 def test_tasks_of_attention_run_programs_of_their_own() -> None:
     """Sums and tasks that receive ghosts run the same program for both models."""
     keys: dict[str, Any] = {"fuse": False, "launch": {"cold": "1 s"}}

@@ -142,7 +142,7 @@ class Hierarchy:
                 else:
                     quota = (group / "cpu.cfs_quota_us").read_text()
                     period = (group / "cpu.cfs_period_us").read_text()
-                if quota != "max" and int(quota) > 0:
+                if int(quota) > 0:
                     cores = int(quota) / int(period)
                     least = min(least, cores)
         return least

@@ -209,3 +209,23 @@ def test_a_group_of_version_2_gets_what_its_files_take(tmp_path: Path) -> None:
     assert (tmp_path / "cpu.max").read_text() == "1000 4000"
     assert (tmp_path / "cpu.weight").read_text() == "10000"
     assert at.cores() == pytest.approx(0.25)
+
+
+def test_the_least_quota_of_all_groups_around_counts(tmp_path: Path) -> None:
+    """Neither ``max`` nor -1 is a quota, and what no group states limits nothing."""
+    everywhere = len(os.sched_getaffinity(0))
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "cpu.max").write_text("max 100000")
+    assert Hierarchy(2, inner, tmp_path).cores() == everywhere
+    (inner / "cpu.max").write_text("50000 100000")
+    (tmp_path / "outer" / "cpu.max").write_text("10000 100000")
+    assert Hierarchy(2, inner, tmp_path).cores() == 0.1
+    for name in ("cpu.max", "outer/cpu.max", "outer/inner/cpu.max"):
+        (tmp_path / name).unlink()
+
+    (inner / "cpu.cfs_period_us").write_text("1000")
+    (inner / "cpu.cfs_quota_us").write_text("-1")
+    assert Hierarchy(1, inner, tmp_path).cores() == everywhere
+    (inner / "cpu.cfs_quota_us").write_text("300")
+    assert Hierarchy(1, inner, tmp_path).cores() == 0.3

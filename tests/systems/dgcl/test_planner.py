@@ -306,6 +306,18 @@ def test_a_device_out_of_reach_is_an_error() -> None:
         spst(needs_of([(0, {1}), (0, {2})]), topology, seed=0)
 
 
+def test_the_bound_of_few_devices_looks_at_every_set_of_them() -> None:
+    """Devices 0 and 2 share a link to 1 and 3 that carries one row in a second.
+
+    All other links are fast: neither set of neighbours has a bound as high.
+    """
+    routes = dict.fromkeys(itertools.permutations(range(4), 2), (1,))
+    routes |= dict.fromkeys([(0, 1), (0, 3), (2, 1), (2, 3)], (0,))
+    topology = Topology(4, ("slow", "fast"), np.array([1.0, 100.0]), routes)
+    needs = needs_of([(0, {1})] * 3 + [(2, {3})] * 4)
+    assert lower_bound(needs, topology) == 7.0
+
+
 def test_one_way_links_lead_one_way() -> None:
     ring = {(0, 1): (0,), (1, 2): (1,), (2, 0): (2,)}
     topology = Topology(3, ("a", "b", "c"), np.ones(3), ring)

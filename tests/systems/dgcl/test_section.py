@@ -353,6 +353,13 @@ def test_a_damaged_plan_is_an_error(tmp_path: Path, damage: str) -> None:
         ({"bounds": np.array([0, 2, 2])}, "bounds do not divide its rows"),
         ({"bounds": np.array([0, 4, 3])}, "bounds do not divide its rows"),
         ({"transfers": [(1, 0, 1), (0, 1, 2)]}, "stages are not ascending"),
+        (
+            {
+                "transfers": [(0, 0, 1), (2, 1, 2), (1, 0, 2)],
+                "bounds": np.array([0, 2, 3, 3]),
+            },
+            "stages are not ascending",
+        ),
         ({"transfers": [(-1, 0, 1), (0, 1, 2)]}, "beyond any tree's depth"),
         ({"transfers": [(0, 0, 1), (3, 1, 2)]}, "beyond any tree's depth"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 from emu.graph_data import open_layers
 from emu.problem.workloads.operations import OPERATIONS
-from emu.scenario import load
+from emu.scenario import load, prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario import Scenario
-from emu.systems.dgcl.plans import open_plans
+from emu.systems.dgcl.plans import open_plans, read_topology
+from emu.systems.system import remarks_on
+from emu.units import format_duration
 from tests.systems.dgcl.test_section import scenario_of
 
 #: Numbers of a row, from the features to the classes.
@@ -188,6 +191,21 @@ def test_times_are_scaled_by_the_keys_that_they_have(
             continue
         for row, stated in zip(rows[key], expected, strict=True):
             assert row == (stated if isinstance(stated, str) else pytest.approx(stated))
+
+
+def test_a_line_of_a_gather_is_of_the_rows_of_its_layer() -> None:
+    """Rows have 16 numbers of 4 bytes, before either layer."""
+    scenario = three_layers()
+    ready = prepare(scenario)
+    settings = ready.problem.job.settings
+    cost = open_plans(settings)[1].cost(read_topology(settings["topology"]))
+    lines = remarks_on({"simulated": ready.simulate()}, ready.policy)
+    found = {}
+    for line in lines:
+        words = re.match(r"gather of layer (\d), forward: t\(S\) ([^,]+),", line)
+        if words:
+            found[words[1]] = words[2]
+    assert found == dict.fromkeys("23", format_duration(4 * 16 * cost))
 
 
 def test_rows_are_collected_where_they_go_and_gradients_added_where_they_come() -> None:
