@@ -44,7 +44,8 @@ class Machine:
     @property
     def has_nic(self) -> bool:
         """True where it has a network interface."""
-        return self.bandwidth_in > 0 or self.bandwidth_out > 0
+        # Both directions have a bandwidth, or none.
+        return self.bandwidth_in > 0
 
     def __post_init__(self) -> None:
         # Both 0 are a machine without a NIC; one alone is a mistake.

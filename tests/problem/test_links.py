@@ -71,6 +71,29 @@ def test_what_a_machine_would_send_itself_crosses_nothing() -> None:
     assert crossed == [[True, False], [False, True]]
 
 
+def test_a_machine_that_sends_is_apart_from_one_that_receives() -> None:
+    """Each of three routes leads one way: back, flows go from NIC to NIC."""
+    shared = tuple(Link(name, 5.0) for name in ("x", "y", "z"))
+    ends = ((0, 1), (2, 3), (4, 5))
+    routes = [
+        Route((source,), (destination,), (link.name,))
+        for (source, destination), link in zip(ends, shared, strict=True)
+    ]
+    links = Cluster(machines(*[10] * 6), shared, tuple(routes)).links
+    ways = {}
+    for source, destination in (*ends, (1, 0), (3, 2), (5, 4)):
+        ports = links.route(source, destination)
+        ways[source, destination] = [links[port].name for port in ports]
+    assert ways == {
+        (0, 1): ["x"],
+        (2, 3): ["y"],
+        (4, 5): ["z"],
+        (1, 0): ["m1 out", "m0 in"],
+        (3, 2): ["m3 out", "m2 in"],
+        (5, 4): ["m5 out", "m4 in"],
+    }
+
+
 def test_capacities_change_by_port() -> None:
     faster = two_racks().with_capacities({1, 8}, 2.0).links
 

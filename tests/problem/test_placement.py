@@ -20,6 +20,7 @@ from emu.problem import (
     Tuner,
 )
 from emu.problem.changes import SpeedChange
+from emu.problem.links import NO_ROUTE, Link, Route
 from emu.problem.placement import pools_of, slot_teams, slowness
 
 #: Task a takes what c gives back; b takes and gives back, and d none.
@@ -190,3 +191,18 @@ def test_a_problem_that_begins_later_has_a_later_job_and_cluster() -> None:
 
     assert later.cluster.speed_changes == (SpeedChange(0.5, "m1", 0.25),)
     assert later.job.iterations == 1
+
+
+def test_a_flow_without_a_way_names_its_tasks_and_their_machines() -> None:
+    """Nothing leads from m0 to m1; a credit needs no way, and back there is one."""
+    machines = tuple(Machine(f"m{number}", 1.0, 1.0) for number in range(3))
+    cut = Route((0,), (1,), (NO_ROUTE,))
+    cluster = Cluster(machines, (Link(NO_ROUTE, 1.0),), (cut,))
+    tasks = tuple(Task(name, "x") for name in "abc")
+    edges = (Edge(0, 2), Edge(2, 1), Edge(1, 0, lag=1), Edge(0, 1, 1, credit=True))
+    job = Job(tasks, edges, 2)
+    assert Placement((0, 1, 2)).missing_routes(job, cluster) == []
+    (problem,) = Placement((0, 1, 1)).missing_routes(job, cluster)
+    assert problem == "a sends to c, and no route leads from m0 to m1"
+    (problem,) = Placement((1, 1, 0)).missing_routes(job, cluster)
+    assert problem == "c sends to b, and no route leads from m0 to m1"

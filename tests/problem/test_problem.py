@@ -390,3 +390,17 @@ def test_a_profile_of_no_iteration_is_refused() -> None:
     for times, volumes in ((0, 0), (2, 3), (1, 0)):
         with pytest.raises(ValueError, match="the same iterations of times and vol"):
             Profile(np.zeros((1, times)), np.zeros((1, volumes)))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((1, 2), (1, 2)), ((2, 3), (1, 2)), ((2, 2), (2, 2))]
+)
+def test_times_and_volumes_are_each_of_the_shape_of_their_job(
+    shapes: tuple[tuple[int, int], tuple[int, int]],
+) -> None:
+    """The job has two tasks, one edge and two iterations."""
+    job = Job((Task("a", "t"), Task("b", "t")), (Edge(0, 1),), 2)
+    Realization(np.ones((2, 2)), np.ones((1, 2))).check_shapes(job)
+    times, volumes = shapes
+    with pytest.raises(ValueError, match="do not fit a job of"):
+        Realization(np.ones(times), np.ones(volumes)).check_shapes(job)

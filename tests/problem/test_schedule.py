@@ -141,12 +141,8 @@ def test_slots_change_at_every_look_of_their_tuner() -> None:
     }
 
 
-def test_reads_are_of_edges_of_the_newest_as_often_as_their_destination_runs() -> None:
-    """The source runs three times, its reader twice, who reads -1 and then 1."""
-    tasks = (Task("a", "t"), Task("b", "t", iterations=2), Task("c", "t"))
-    job = Job(tasks, (Edge(0, 2, lag=1), Edge(0, 1, latest=True)), 3)
-    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0, 0)))
-    run = Realization(np.ones((3, 3)), np.zeros((2, 3)))
-    reads = np.array([[7, 7, 7], [-1, 1, 9]])
-    schedule = replace(simulate(problem, run), reads=reads)
-    assert schedule.to_json()["reads"] == {"a->b": [-1, 1]}
+def test_what_deaths_add_is_told_where_there_were_any() -> None:
+    assert "outages" not in ran(3.0, Outages()).to_json()
+    content = ran(3.0, Outages(2.0, recovery=0.5)).to_json()
+    assert content["outages"] == {"seconds": 2.0, "recovery": 0.5}
+    assert content["makespan"] == 5.0

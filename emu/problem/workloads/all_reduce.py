@@ -404,8 +404,8 @@ def all_reduce_edges(
     steps = steps_of(algorithm, len(names))
     if not steps:
         # One rank has its sum already: only the order is left.
-        giver = givers[0]
-        taker = takers[0]
+        (giver,) = givers
+        (taker,) = takers
         if giver != taker:
             yield NamedEdge(giver, taker, lag)
         return

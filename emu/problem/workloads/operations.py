@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job, Task
-from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, steps_of
+from emu.problem.workloads.all_reduce import RECEIVE, steps_of
 from emu.problem.workloads.model_shapes import SampleCounts
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -93,7 +93,7 @@ class Operations:
 
 def _adds_chunk(task: Task) -> bool:
     """Return True for a task of an all-reduce that adds up what it receives."""
-    if task.kind != ALL_REDUCE or task.program != RECEIVE:
+    if task.program != RECEIVE:
         return False
     settings = task.settings
     steps = steps_of(settings["algorithm"], settings["ranks"])

@@ -126,3 +126,17 @@ def test_what_a_step_brings_is_added_in_the_first_half_of_a_sum() -> None:
     assert [adds_up("reduce_scatter", step, 2) for step in range(2)] == [1, 1]
     assert not adds_up("allgather", 0, 2)
     assert list(list_own("broadcast", 0, 3)) == [0, 1, 2]
+
+
+def test_sends_of_broadcasts_and_of_one_step_by_hand() -> None:
+    """A tree doubles who has the data, a chain hands it on; the next rank is first."""
+
+    def pairs(kind: str, how: str, ranks: int) -> list[list[tuple[int, int]]]:
+        steps = list_steps(kind, how, ranks)
+        return [[(send.sender, send.receiver) for send in step] for step in steps]
+
+    assert pairs("broadcast", "tree", 4) == [[(0, 1)], [(0, 2), (1, 3)]]
+    assert pairs("broadcast", "direct", 3) == [[(0, 1), (0, 2)]]
+    assert pairs("allgather", "direct", 3) == [
+        [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0), (2, 1)]
+    ]

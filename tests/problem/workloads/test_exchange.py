@@ -50,6 +50,11 @@ def test_rows_of_few_bits_share_bytes_column_by_column() -> None:
     # Five rows of 4 bits take three bytes in each of nine columns.
     assert Exchange(ROWS, 2, bits=4).message_bytes(5, 9, 8) == 3 * 9 + 1 + 4 * 5
     assert Exchange(ROWS, 2, bits=8).message_bytes(5, 9, 8) == 5 * 9 + 1 + 4 * 5
+    # Seven rows of 2 bits take two bytes, and eight of them as many.
+    two_bits = Exchange(ROWS, 2, bits=2)
+    assert two_bits.message_bytes(7, 1, 8) == 2 + 1 + 4 * 7
+    assert two_bits.message_bytes(8, 1, 8) == 2 + 1 + 4 * 8
+    assert two_bits.message_bytes(9, 1, 8) == 3 + 1 + 4 * 9
     # A byte is always sent.
     assert Exchange(ROWS, 2, bits=4).message_bytes(0, 9, 8) == 1
     assert Exchange(ROWS, 2, share=0.5).message_bytes(7, 5, 8) == 3 * 5 * 8
