@@ -44,8 +44,7 @@ class Machine:
     @property
     def has_nic(self) -> bool:
         """True where it has a network interface."""
-        # Both directions have a bandwidth, or none.
-        return self.bandwidth_in > 0
+        return self.bandwidth_in > 0  # both directions have one, or none
 
     def __post_init__(self) -> None:
         # Both 0 are a machine without a NIC; one alone is a mistake.

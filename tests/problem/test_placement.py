@@ -64,6 +64,9 @@ def test_who_gives_back_stands_with_who_took() -> None:
     edges = (Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(3, 4))
     teams = slot_teams(Job(tasks, edges, 3))
     assert sorted(map(sorted, teams)) == [["end", "near"], ["last", "other"]]
+    # Without a way from who takes, it is who takes all the same.
+    apart = slot_teams(Job((tasks[0], tasks[3]), (), 3))
+    assert apart == (("end", "far"),)
     # One that gives back twice as often is of both that take.
     once = [replace(task, iterations=1) for task in tasks[:2]]
     both = Job(

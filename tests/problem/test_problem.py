@@ -404,3 +404,12 @@ def test_times_and_volumes_are_each_of_the_shape_of_their_job(
     times, volumes = shapes
     with pytest.raises(ValueError, match="do not fit a job of"):
         Realization(np.ones(times), np.ones(volumes)).check_shapes(job)
+
+
+def test_the_first_thing_that_is_wrong_is_named() -> None:
+    tasks = (Task("a", "t"), Task("b", "t"))
+    with pytest.raises(ValueError, match="names task number 5, which"):
+        Job(tasks, (Edge(0, 1), Edge(5, 0), Edge(7, 1)), 2)
+    times = np.array([[1.0, -2.0], [-3.0, 4.0]])
+    with pytest.raises(ValueError, match=r"times \[0, 1\] is -2.0"):
+        Realization(times, np.ones((1, 2)))

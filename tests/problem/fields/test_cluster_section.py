@@ -143,3 +143,20 @@ def test_equal_machines_are_numbered_behind_those_before_them() -> None:
 def test_slots_are_whole_pieces_and_at_least_one() -> None:
     assert [count_slots(pieces) for pieces in (0.5, 1.0, 2.9)] == [1, 1, 2]
     assert count_slots(2.0 * MOST_FEW) == MOST_FEW
+
+
+def test_a_machine_has_room_for_as_much_as_it_offers() -> None:
+    """What a machine leaves out is unlimited, but for gpus that another one states."""
+    machines = [
+        {"name": "a", "nic": "1 B/s", "memory": "4 kB", "gpu": 2},
+        {"name": "b", "nic": "1 B/s", "memory": "5 kB"},
+        {"name": "c", "nic": "1 B/s", "gpu": 1},
+    ]
+    section = ClusterSection.model_validate({"machines": machines})
+    assert section.roomy({"memory": 4000.0}) == ("a", "b", "c")
+    assert section.roomy({"memory": 4001.0}) == ("b", "c")
+    assert section.roomy({"gpu": 1.0}) == ("a", "c")
+    assert section.roomy({"gpu": 2.0, "memory": 4000.0}) == ("a",)
+    assert section.roomy({}) == ("a", "b", "c")
+    without = ClusterSection.model_validate({"machines": machines[1:2]})
+    assert without.roomy({"gpu": 8.0}) == ("b",)

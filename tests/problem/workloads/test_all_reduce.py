@@ -21,6 +21,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
     credit_edges,
+    elements_sent,
     part_elements,
     window_of,
 )
@@ -357,3 +358,25 @@ def test_a_task_without_a_phase_has_that_of_its_kind() -> None:
     job = build_named_job(tasks, [], 1, {})
 
     assert [task.phase for task in job.tasks] == ["sampling", "own", ""]
+
+
+def test_rings_that_were_built_before_are_of_their_own_algorithm() -> None:
+    ranks = [Task(name, "worker") for name in ("w0", "w1", "w2", "w3")]
+    for algorithm in ("ring", HALVING, "ring"):
+        tasks = all_reduce_tasks(ranks, algorithm)
+        assert {task.settings["algorithm"] for task in tasks} == {algorithm}
+
+
+def test_an_edge_carries_elements_from_a_step_to_who_receives_it() -> None:
+    """Of ten elements three ranks have 4, 3 and 3; rank 1 first sends the second."""
+    ranks = [Task(name, "worker") for name in ("w0", "w1", "w2")]
+    tasks = {task.name: task for task in all_reduce_tasks(ranks)}
+    step = tasks["w0.ring0"]
+    assert step.program.endswith("Step")
+    (receiver,) = {name for name in tasks if name.startswith("w1.") and "got0" in name}
+    assert elements_sent(step, tasks[receiver], 10) == 4
+    (receiver,) = {name for name in tasks if name.startswith("w2.") and "got0" in name}
+    assert elements_sent(tasks["w1.ring0"], tasks[receiver], 10) == 3
+    # Order between the tasks of a rank carries nothing, nor does what a task leaves.
+    assert elements_sent(step, tasks["w0.ring1"], 10) == 0
+    assert elements_sent(ranks[0], tasks[receiver], 10) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.problem import Edge, Job
+from emu.problem import Edge, Job, Task
 from emu.problem.workloads import JobPart, several_jobs
 from emu.problem.workloads.coflows import with_coflows
 from emu.scenario import find_errors, load
@@ -82,6 +82,21 @@ def test_stages_of_layers_are_apart(system: str) -> None:
         name.rpartition(" of layer ")[2] for name in names if " of layer " in name
     }
     assert len(layers) > 1
+
+
+def test_a_stage_is_of_the_layer_of_who_receives_or_else_of_who_sends() -> None:
+    layers = (1, 2, None, None)
+    tasks = tuple(
+        Task(f"t{number}", f"k{number}", settings={"layer": layer} if layer else {})
+        for number, layer in enumerate(layers)
+    )
+    edges = (Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(2, 0, lag=1))
+    assert coflows(with_coflows(Job(tasks, edges, 2), "stage")) == [
+        "k0->k1 of layer 2",
+        "k1->k2 of layer 2",
+        "k2->k3",
+        "k2->k0 of layer 1",
+    ]
 
 
 def test_two_jobs_have_coflows_of_their_own() -> None:

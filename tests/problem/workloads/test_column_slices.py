@@ -1,4 +1,4 @@
-"""Slices of columns by hand, of parts that divide the classes and of some that do not."""
+"""Slices of columns by hand, of parts that divide the classes and others."""
 
 from __future__ import annotations
 

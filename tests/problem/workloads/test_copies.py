@@ -85,6 +85,7 @@ def test_a_job_without_its_copies_is_the_job() -> None:
     assert copies_of(JOB) == {"a": 1}
     assert copy_names(JOB) == {"a.copy"}
     assert copies_of(PLAIN) == {}
+    assert without_copies(PLAIN) is PLAIN
     assert count_copy_bytes(PLAIN, {}, 4).shape == (0, 10)
 
 
