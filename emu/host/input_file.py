@@ -40,6 +40,8 @@ MOST_TEXT = 1 << 28
 _MOST_VALUES = 5_000_000
 #: An archive may unpack to so many times its size; graphs do to 20 times.
 _MOST_INFLATION = 100
+#: Bytes that are unpacked at a time.
+_PIECE = 1 << 20
 #: Bytes that may be made of any file.
 ALWAYS_ALLOWED = 1 << 24
 #: Of arrays: truth values, real numbers, texts and rows of them.
@@ -156,8 +158,20 @@ class _BoundedGzip(gzip.GzipFile):
         self._packed = size
 
     @override
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size >= 0:
+            return self._count(super().read(size))
+        # Piece by piece: all at once would be in memory before it is counted.
+        pieces = []
+        while piece := self.read1(_PIECE):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    @override
     def read1(self, size: int = -1) -> bytes:
-        data = super().read1(size)
+        return self._count(super().read1(size))
+
+    def _count(self, data: bytes) -> bytes:
         self._left -= len(data)
         if self._left < 0:
             problem = f"has {self._packed} bytes and unpacks to a hundred times that"

@@ -22,7 +22,7 @@ from emu.problem import (
 )
 from emu.problem.changes import SpeedChange
 from emu.runs.problem_json import schedule_from_json
-from emu.runs.result import flow_error, port_rows, task_rows, training_curve
+from emu.runs.result import flow_error, flow_rows, port_rows, task_rows, training_curve
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
@@ -144,3 +144,30 @@ def test_a_schedule_is_read_as_it_was_written() -> None:
     assert made.flow_ready[0, 2] < made.flow_start[0, 2] < made.flow_end[0, 2]
     for name in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
         np.testing.assert_array_equal(getattr(read, name), getattr(written, name))
+
+
+def test_flows_of_a_kind_wait_and_last_as_long_as_their_mean() -> None:
+    """Three flows are there after 1, 2 and 3 s, at 1 B/s; the last has no byte.
+
+    The first is sent from 1 to 4 s, the second from then on to 6 s. The simulation
+    beside them has links twice as fast.
+    """
+    job = Job((Task("a", "x"), Task("b", "y")), (Edge(0, 1),), 3)
+    run = Realization(np.array([[1.0] * 3, [0.5] * 3]), np.array([[3.0, 2.0, 0.0]]))
+    schedules = []
+    for rate in (1.0, 2.0):
+        cluster = Cluster((Machine("m0", 9.0, rate), Machine("m1", 9.0, 9.0)))
+        schedules.append(simulate(Problem(cluster, job, Placement((0, 1))), run))
+    (row,) = flow_rows(*schedules)
+    assert row == {
+        "from": "x",
+        "to": "y",
+        "flows": 2,
+        "bytes": 5.0,
+        "mean_waiting_seconds": 1.0,
+        "mean_seconds": 2.5,
+        "simulated_mean_seconds": 1.25,
+    }
+    (row,) = flow_rows(schedules[1])
+    assert row["mean_waiting_seconds"] == 0.25
+    assert "simulated_mean_seconds" not in row

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError
+from emu.runs import shared_run
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.runs.shared_run import MOST, share_run, unpack_shared
@@ -266,3 +267,16 @@ def test_a_flipped_bit_of_an_archive_is_one_line(tmp_path: Path, method: int) ->
         except DataError:
             refusals += 1
     assert refusals > len(whole) / 23 / 2
+
+
+def test_a_shared_run_unpacks_to_its_limit(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(shared) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    monkeypatch.setattr(shared_run, "MOST", size)
+    with unpack_shared(shared) as run:
+        assert (run / "result.json").exists()
+    monkeypatch.setattr(shared_run, "MOST", size - 1)
+    with pytest.raises(DataError, match="holds more than"), unpack_shared(shared):
+        pass
