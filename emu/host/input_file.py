@@ -17,6 +17,7 @@ import stat
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from io import BufferedReader
@@ -44,6 +45,8 @@ _MOST_INFLATION = 100
 _PIECE = 1 << 20
 #: Bytes that may be made of any file.
 ALWAYS_ALLOWED = 1 << 24
+#: First bytes of a file that is packed by gzip.
+GZIP = b"\x1f\x8b"
 #: Of arrays: truth values, real numbers, texts and rows of them.
 _ARRAY_KINDS = "biufUSV"
 
@@ -116,6 +119,34 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
         return content.decode("utf-8-sig")
 
 
+def read_packed(path: Path, most: int | None = MOST_TEXT) -> bytes:
+    """Return the bytes of a file, unpacked where they are packed by gzip.
+
+    Raises OSError when it cannot be read, or what is packed is damaged, and DataError
+    as `open_input`, and where it unpacks to too much.
+    """
+    with open_input(path, most) as file:
+        content = file.read(_size_of(file))
+    # By the content, as `recognise` looks at it: names do not always say it.
+    if not content.startswith(GZIP):
+        return content
+    with open_gzip(path) as stream:
+        return stream.read()
+
+
+def read_packed_text(path: Path, most: int = MOST_TEXT) -> str:
+    """Return the text of a file, packed or not, without a mark of its byte order.
+
+    Raises as `read_packed`, UnicodeDecodeError when it is not UTF-8, and DataError when
+    the text is longer.
+    """
+    content = read_packed(path, most)
+    if len(content) > most:
+        problem = f"unpacks to {len(content)} bytes, at most {most} are read"
+        raise DataError(problem, path=str(path))
+    return content.decode("utf-8-sig")
+
+
 def read_json(path: Path, most: int = MOST_TEXT) -> Any:
     """Return the content of a JSON file, unpacked where its name ends in ``.gz``.
 
@@ -136,15 +167,26 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
         raise DataError(f"is not JSON: {error}", path=str(path)) from error
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, unique_keys: bool = False) -> Any:
     """Return the value of a JSON text.
 
-    Raises ValueError, RecursionError when it is not JSON, or has too many values.
+    Raises ValueError, RecursionError when it is not JSON, has too many values, or a key
+    twice where keys are to be ``unique_keys``: the last would count.
     """
     values = sum(map(text.count, ",[{"))
     if values > limit(_MOST_VALUES):
         raise ValueError(f"it has {values} values, at most {_MOST_VALUES} are read")
-    return json.loads(text)
+    hook = _mapping_of if unique_keys else None
+    return json.loads(text, object_pairs_hook=hook)
+
+
+def _mapping_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        ((key, _),) = counts.most_common(1)
+        raise ValueError(f"the key {printable(key)!r} is there twice")
+    return mapping
 
 
 class _BoundedGzip(gzip.GzipFile):

@@ -9,7 +9,6 @@ for the network to say, unless there is one rank alone.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -17,7 +16,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.host.input_file import one_error
-from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
+from emu.interchange.chakra_nodes import (
+    COLLECTIVES,
+    VERSION_IN_NAME,
+    Node,
+    Trace,
+    rank_files,
+    read_nodes,
+    whole,
+)
 from emu.interchange.workload import (
     Data,
     Workload,
@@ -59,8 +66,6 @@ _METADATA = {
     "gate",
     "rule",
 }
-#: End of a name whose number is of a version and would pass for a rank.
-_VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
 
 
@@ -101,38 +106,6 @@ class _Exchange(NamedTuple):
     """The task that brings them; ``TASK.done`` has the outcome."""
 
 
-def rank_files(path: Path, copies: int = 0) -> list[Path]:
-    """Return the file of every rank: NAME.0.et, NAME.1.et, ... of one, or copies of it.
-
-    A number behind others, as in ``chakra.0.0.4.et``, is of a version.
-
-    Raises DataError when one between them is missing.
-    """
-    if copies:
-        return [path] * copies
-    match = re.fullmatch(r"(.*\.)(\d+)(\.\w+)", path.name)
-    if match is None or _VERSION_IN_NAME.search(path.name):
-        return [path]
-    begin, _, end = match.groups()
-    pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
-    ranks = dict[int, Path]()
-    for entry in path.parent.iterdir():
-        if name_match := pattern.fullmatch(entry.name):
-            rank = int(name_match[1])
-            ranks[rank] = entry
-
-    # A gap would put all later ranks onto other machines.
-    highest = max(ranks)
-    missing = [rank for rank in range(highest) if rank not in ranks]
-    if missing:
-        name = f"{begin}{missing[0]}{end}"
-        problem = f"is one of ranks 0 to {highest}, {name} is missing"
-        raise DataError(problem, path=path)
-    # By number: by name rank 10 would stand before rank 2.
-    ranks_in_order = sorted(ranks)
-    return [ranks[rank] for rank in ranks_in_order]
-
-
 def read_chakra(
     path: Path,
     *,
@@ -148,7 +121,7 @@ def read_chakra(
     size = len(files)
     machines = equal_machines("m", size)
     workload = Workload(str(path), [machines])
-    if _VERSION_IN_NAME.search(path.name) and not copies:
+    if VERSION_IN_NAME.search(path.name) and not copies:
         note = "numbers in the file's name are of a version: ranks are NAME.0.et, ..."
         workload.notes.append(note)
 
@@ -353,7 +326,7 @@ class _Job:
         exchange = _Exchange(
             kind=kind,
             size=self._size_of(rank, node),
-            root=int(attributes.get("root", 0)),
+            root=whole(attributes.get("root", 0), "root"),
             task=name,
         )
         # No name stands for the group of all ranks.
@@ -375,7 +348,7 @@ class _Job:
                     f"node {node.number} is a {node.kind} without {key}",
                     path=self._files[rank],
                 )
-        peer = int(attributes[peer_key])
+        peer = whole(attributes[peer_key], peer_key)
         size = len(self._files)
         if not 0 <= peer < size:
             raise DataError(
@@ -395,7 +368,7 @@ class _Job:
             channel=str(attributes.get("channel", "")),
             control=bool(is_control),
         )
-        tag = int(attributes.get("comm_tag", 0))
+        tag = whole(attributes.get("comm_tag", 0), "comm_tag")
         if sends:
             self._sends[rank, peer, tag].append(message)
         else:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import MOST_TEXT, open_input
+from emu.host.input_file import MOST_TEXT, read_packed
 from emu.interchange.protobuf import (
     FIXED,
     INTEGER,
@@ -90,8 +90,13 @@ _NODE: Schema = {
     8: ("inputs", None),
     9: ("outputs", None),
 }
+#: Begin of JSON. A brace alone may be the length of a first message of 123 bytes, whose
+#: tag is a newline.
+_JSON = re.compile(rb'\s*(\[\s*)?\{\s*"')
 #: What parts two values of JSON.
 _GAP = re.compile(r"[\s,]*")
+#: End of a name whose number is of a version and would pass for a rank.
+VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 #: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.
 _VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
 _IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")
@@ -141,6 +146,42 @@ class Trace(NamedTuple):
     """Fields that no reader asked for, and how often."""
 
 
+def rank_files(path: Path, copies: int = 0) -> list[Path]:
+    """Return the file of every rank: NAME.0.et, NAME.1.et, ... of one, or copies of it.
+
+    A number behind others, as in ``chakra.0.0.4.et``, is of a version.
+
+    Raises DataError when one between them is missing, or there twice.
+    """
+    if copies:
+        return [path] * copies
+    match = re.fullmatch(r"(.*\.)(\d+)(\.\w+(?:\.gz)?)", path.name)
+    if match is None or VERSION_IN_NAME.search(path.name):
+        return [path]
+    begin, _, end = match.groups()
+    pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
+    ranks = dict[int, Path]()
+    for entry in path.parent.iterdir():
+        if name_match := pattern.fullmatch(entry.name):
+            rank = int(name_match[1])
+            if rank in ranks:
+                names = sorted([ranks[rank].name, entry.name])
+                problem = f"has rank {rank} twice beside it: {' and '.join(names)}"
+                raise DataError(problem, path=path)
+            ranks[rank] = entry
+
+    # A gap would put all later ranks onto other machines.
+    highest = max(ranks)
+    missing = [rank for rank in range(highest) if rank not in ranks]
+    if missing:
+        name = f"{begin}{missing[0]}{end}"
+        problem = f"is one of ranks 0 to {highest}, {name} is missing"
+        raise DataError(problem, path=path)
+    # By number: by name rank 10 would stand before rank 2.
+    ranks_in_order = sorted(ranks)
+    return [ranks[rank] for rank in ranks_in_order]
+
+
 def read_nodes(path: Path, *, large: bool = False) -> Trace:
     """Return the trace of one rank.
 
@@ -148,15 +189,11 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
     `MOST_NODES` where it is not ``large``.
     """
     most_bytes = None if large else MOST_TEXT
-    with open_input(path, most_bytes) as file:
-        content = file.read().removeprefix(codecs.BOM_UTF8)
+    content = read_packed(path, most_bytes).removeprefix(codecs.BOM_UTF8)
     trace = Trace(metadata={}, nodes=[], left_out=Counter())
     try:
-        is_json = path.suffix == ".json"
-        if not is_json:
-            # Two letters: a brace may be the length of a first message of 123 bytes.
-            begin = content.lstrip()[:2]
-            is_json = begin in (b'{"', b"[{")
+        name = path.name.removesuffix(".gz")
+        is_json = name.endswith(".json") or _JSON.match(content) is not None
         rows = _json_rows(content.decode()) if is_json else _rows(content)
         for row in rows:
             _take_row(trace, row)
@@ -189,14 +226,14 @@ def _take_row(trace: Trace, row: Data) -> None:
     if row.keys() & {"id", "type", "nodetype"}:
         trace.nodes.append(_node(row))
     else:
-        stated_attributes = row.get("attr", [])
+        stated_attributes = row.get("attr") or []
         attributes = map(_attribute, stated_attributes)
         trace.metadata.update(attributes)
 
 
 def _node(row: Data) -> Node:
     number_or_name = row.get("nodetype", 0)
-    kind = str(row.get("type", number_or_name))
+    kind = str(row.get("type", number_or_name)).upper()
     kind = kind.removesuffix("_NODE")
     if kind.isdecimal():
         number = int(kind)
@@ -205,25 +242,37 @@ def _node(row: Data) -> Node:
             kind = KINDS[number]
 
     attributes: Data = {}
-    stated_attributes = row.get("attr", [])
+    stated_attributes = row.get("attr") or []
     for name, value in map(_attribute, stated_attributes):
         if name in attributes:
             node_id = row.get("id", 0)
             raise ValueError(f"node {node_id} states {name} twice")
         attributes[name] = value
 
-    node_number = int(row.get("id", 0))
-    data = row.get("datadeps", [])
-    control = row.get("ctrldeps", [])
+    node_number = whole(row.get("id", 0), "an id")
+    # To JSON of other writers null is a list of nothing.
+    data = row.get("datadeps") or []
+    control = row.get("ctrldeps") or []
     micros = row.get("durationmicros") or row.get("runtime")
     return Node(
         number=node_number,
         kind=kind,
-        data=[*map(int, data)],
-        control=[*map(int, control)],
+        data=[whole(number, "a dependency") for number in data],
+        control=[whole(number, "a dependency") for number in control],
         micros=float(micros or 0),
         attributes=attributes,
     )
+
+
+def whole(value: Any, name: str) -> int:
+    """Return a whole number, or the one that a text states.
+
+    Raises ValueError where it is none: int() would cut 0.5 to the id 0.
+    """
+    number = int(value)
+    if isinstance(value, float) and number != value:
+        raise ValueError(f"{name} is {value}, write a whole number")
+    return number
 
 
 def _unknown_fields(row: Data) -> Iterator[str]:
@@ -231,7 +280,7 @@ def _unknown_fields(row: Data) -> Iterator[str]:
     for name in row:
         if name.startswith(UNKNOWN):
             yield f"{name} of a node"
-    for message in row.get("attr", []):
+    for message in row.get("attr") or []:
         for name in message:
             if not _IN_ATTRIBUTE.search(name):
                 yield f"{name} of an attribute"
@@ -304,7 +353,7 @@ def _plain_row(row: Data) -> Data:
         else:
             attributes.append({"name": key, "value": value})
 
-    stated_attributes = plain.get("attr", [])
+    stated_attributes = plain.get("attr") or []
     plain["attr"] = [*stated_attributes, *attributes]
     return plain
 

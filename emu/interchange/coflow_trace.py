@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
+from emu.host.input_file import one_error, read_packed_text
 from emu.interchange.workload import Workload, equal_machines
 from emu.problem.fields.quantities import MOST_FEW
 from emu.units import format_count, read_number
@@ -48,7 +48,7 @@ def read_trace(path: Path) -> Workload:
     """
     with one_error(path):
         # An empty file fails here, which `one_error` turns into an error of it.
-        first, *lines = read_text(path).splitlines()
+        first, *lines = read_packed_text(path).splitlines()
     ports, count = _parse_first(first, path)
     coflows = []
     for number, line in enumerate(lines, 2):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
+from emu.host.input_file import one_error, read_packed_text
 from emu.interchange.workload import Workload, equal_machines
 
 #: Both forms of C; those within stars may run over several lines.
@@ -54,7 +54,7 @@ def read_schedule(path: Path) -> Workload:
     receive has no send; names the line.
     """
     with one_error(path):
-        text = read_text(path)
+        text = read_packed_text(path)
     # Their newlines stay, so that errors name the lines of the file.
     text = _COMMENT.sub(_newlines_of, text)
     rows = enumerate(text.splitlines(), 1)

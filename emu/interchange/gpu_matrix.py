@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
+from emu.host.input_file import one_error, read_packed_text
 from emu.interchange.topology import Answers, Topology, Wire
 
 
@@ -68,7 +68,7 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
     rate of their NICs.
     """
     with one_error(path):
-        text = _ANSI.sub("", read_text(path))
+        text = _ANSI.sub("", read_packed_text(path))
         topology = Topology(str(path))
         matrix = _parse(text.splitlines(), topology)
         matrix.check(str(path))

@@ -26,19 +26,19 @@ from emu.interchange.topology import Topology, Wire
 #: What links are like, by their names; those without a rate have 0.
 Links: TypeAlias = dict[str, Wire]
 
-#: Bytes per second, or seconds, of one unit.
-#: A transfer moves one bit of a lane.
-_UNITS = {
+#: Bytes per second of one unit. A transfer moves one bit of a lane.
+_RATES = {
     "gigabits_per_second": 1e9 / 8,
     "gigabytes_per_second": 1e9,
     "giga_bytes_per_second": 1e9,
     "giga_bits_per_second": 1e9 / 8,
     "gigatransfers_per_second": 1e9 / 8,
     "giga_transfers_per_second": 1e9 / 8,
-    "ms": 1e-3,
-    "us": 1e-6,
-    "ns": 1e-9,
 }
+#: Seconds of one unit.
+_TIMES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+#: Units of what a link has.
+_UNITS = {"bandwidth": _RATES, "latency": _TIMES}
 #: Types of components that can be machines: the first of which there are two is.
 _MACHINES = ("npu", "xpu", "gpu", "cpu")
 #: Types of components that are of no use but to join, and those above.
@@ -174,6 +174,8 @@ class _Builder:
         for instance in reading.parts("instances", "instance"):
             instance.ignore("description")
             name = instance.text("name")
+            if name in self._instances:
+                raise ValueError(f"two instances are called {name!r}")
             device = instance.text("device")
             count = instance.count("count", 1)
             if device in self._devices:
@@ -428,6 +430,8 @@ def _links(reading: Reading) -> Links:
         rate = _amount(physical, "bandwidth")
         latency = _amount(physical, "latency")
         name = link.text("name")
+        if name in links:
+            raise ValueError(f"two links are called {name!r}")
         links[name] = Wire(rate, latency)
     return links
 
@@ -436,21 +440,24 @@ def _amount(physical: Reading, key: str) -> float:
     """Return bytes per second, or seconds; 0 where nothing is stated."""
     amount = physical.part(key)
     choice = amount.text("choice", "")
-    units = [choice] if choice else [unit for unit in _UNITS if unit in amount]
+    known = _UNITS[key]
+    units = [unit for unit in known if unit in amount]
+    # One that is not known would pass for a rate that is not stated.
+    units = [choice] if choice else units or amount.keys()
     if not units:
         return 0.0
     if len(units) > 1:
         names = " and ".join(units)
         raise ValueError(f"{key} is in {names}, write one of them as its choice")
     choice = units[0]
-    if choice not in _UNITS:
-        known = ", ".join(_UNITS)
-        raise ValueError(f"{key} is in {choice!r}, write {known}")
+    if choice not in known:
+        names = ", ".join(known)
+        raise ValueError(f"{key} is in {choice!r}, write {names}")
     number = amount.number(choice)
     # It would stand for one that is not stated.
     if key == "bandwidth" and not number:
         raise ValueError(f"{key} is 0 {choice}, write more than that")
-    return number * _UNITS[choice]
+    return number * known[choice]
 
 
 def _expand(stated: str, count: int) -> Iterator[str]:

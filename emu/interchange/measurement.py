@@ -93,6 +93,10 @@ def read_measurement(
         return Measurement(
             path, "bytes", {name: [size] for name, size in values.items()}
         )
+    # Rows in front are those that `skip` leaves out.
+    numbers = [*map(number_of, values)]
+    if numbers != sorted(numbers):
+        raise DataError("has iterations that are not in order: sort them", path=path)
     scale = (unit or TimeUnit.S).seconds
     times = [scale * value for value in values.values()]
     if skip is None:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from emu.errors import DataError
-from emu.host.input_file import open_input
+from emu.host.input_file import GZIP, open_input
 
 #: Commands that take files of others, as a user writes them.
 IMPORT = "emu import FILE -o NAME"
@@ -31,7 +31,6 @@ FIT = "emu fit FOLDER"
 AUDIT = "emu audit FILE"
 #: Bytes of a file that are looked at.
 _HEAD = 1 << 18
-_GZIP = b"\x1f\x8b"
 #: A key of JSON at some depth, a bracket, or a text: what depths are counted by.
 _JSON_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
 #: Colours and underlines of a terminal.
@@ -164,7 +163,7 @@ def read_sample(path: Path) -> Sample:
     except OSError as error:
         problem = error.strerror or "cannot be read"
         raise DataError(problem, path=path) from error
-    if head.startswith(_GZIP):
+    if head.startswith(GZIP):
         head = _unpack(head)
     return Sample(path, head)
 

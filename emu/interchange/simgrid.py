@@ -13,7 +13,7 @@ from itertools import permutations
 from pathlib import Path
 
 from emu.errors import DataError
-from emu.host.input_file import read_text
+from emu.host.input_file import read_packed_text
 from emu.interchange.accounted import NotRead, Reading, read_xml, reading_errors
 from emu.interchange.simgrid_clusters import build_grid, count_hosts
 from emu.interchange.simgrid_zones import (
@@ -79,7 +79,7 @@ def read_platform(path: Path) -> Topology:
     read, or something that would change times and has no form here.
     """
     with reading_errors(path):
-        root = read_xml(read_text(path))
+        root = read_xml(read_packed_text(path))
         version = root.text("version", "0")
         if not version.startswith("4"):
             raise DataError(f"is of version {version}, 4 is read", path=path)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
+from emu.host.input_file import one_error, read_packed_text
 from emu.interchange.topology import MOST_MACHINES, Answers, Topology, Wire
 
 #: Node or switch -> the switch above it.
@@ -34,13 +34,17 @@ def read_switches(path: Path, answers: Answers) -> Topology:
     with one_error(path):
         topology = Topology(str(path))
         above: Above = {}
-        text = read_text(path)
+        text = read_packed_text(path)
         for number, line in _join_lines(text):
             try:
                 _read_line(line, topology, above)
             except ValueError as error:
                 raise DataError(f"line {number}: {error}", path=path) from error
         topology.check_size(len(topology.machines))
+        nodes = {*topology.machines}
+        for switch in above.values():
+            if switch in nodes:
+                raise topology.error(f"has {switch} as a node, and as a switch")
 
         _add_wires(topology, above, answers)
         paths = {}
@@ -85,7 +89,10 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
             raise ValueError(f"found {text!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
         key, quoted, value = match.groups()
         # Slurm takes its keys in capitals, too.
-        keys[key.lower()] = value or quoted
+        lower_key = key.lower()
+        if lower_key in keys:
+            raise ValueError(f"{key} is there twice, write one list: n[0-3],m0")
+        keys[lower_key] = value or quoted
         text = text[match.end() :].strip()
     switch = keys.pop("switchname", "")
     if not switch:
@@ -95,6 +102,9 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
     switch_list = keys.pop("switches", "")
     nodes = [*_expand(node_list)]
     switches = [*_expand(switch_list)]
+    # Slurm itself passes over the second line.
+    if switch in above.values():
+        raise ValueError(f"{switch} is there twice, write all below it in one line")
     for name in [*nodes, *switches]:
         if name in above:
             raise ValueError(f"{name} is below {above[name]}, and below {switch}")

@@ -94,7 +94,9 @@ class _Workflow:
             self._read_runs(execution)
             for file in plan.parts("files", "file"):
                 name = file.text("id")
-                self._sizes[name] = file.number("sizeInBytes")
+                size = file.number("sizeInBytes")
+                if self._sizes.setdefault(name, size) != size:
+                    raise self._error(f"states two sizes of file {name!r}")
 
         self._places: dict[str, str] = {}
         owner = execution if "machines" in execution else content
@@ -130,6 +132,9 @@ class _Workflow:
             key = run.text("id")
             if key not in self._tasks:
                 raise self._error(f"ran {key!r}, which is no task")
+            # Of two attempts nothing says which is the task's.
+            if key in self._runs:
+                raise self._error(f"ran task {key!r} twice: leave one in execution")
             self._runs[key] = run
 
     def _read_machine(self, row: Reading) -> Data:

@@ -264,7 +264,7 @@ def parse_document(text: str, file: str) -> Document:
     if not is_json:
         return _read_yaml(file, text)
     try:
-        data = parse_json(text)
+        data = parse_json(text, unique_keys=True)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
         message = getattr(error, "msg", error)

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from emu.errors import DataError
 from emu.host.confinement import confine
-from emu.host.input_file import one_error, read_json, read_text
+from emu.host.input_file import one_error, read_json, read_packed_text
 from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.formats import is_mapping, read_topology, recognise_topology
 from emu.interchange.recognise import read_sample
@@ -59,6 +59,6 @@ def read_mapping(path: Path) -> Any:
         return read_json(path)
     with one_error(path):
         # Aliases are read as one object each, however often they stand somewhere.
-        text = read_text(path, MOST_YAML)
+        text = read_packed_text(path, MOST_YAML)
         parser = YAML(typ="safe")
         return parser.load(text)

@@ -14,7 +14,7 @@ from typing_extensions import override
 from emu.errors import InfeasiblePlacement, ScenarioError
 from emu.problem import Cluster, Job, Machine, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import Count, Size
+from emu.problem.fields.quantities import Count, Multiple, Size
 from emu.problem.fields.section import Section
 from emu.systems import JobSettings, Keys, Problems, Settings
 from emu.systems.setup import Transfer, ghost_features
@@ -44,9 +44,9 @@ class CacheSection(Section):
     size: Size | None = None
     """Memory of each machine for rows; 8 bytes per row come on top. This, or
     ``share``."""
-    share: Annotated[float, Field(gt=0)] | None = None
-    """Rows of each machine, as a share of what a store owns on average: 0.5 of 1,000
-    vertices on 4 machines are 125."""
+    share: Annotated[Multiple, Field(gt=0)] | None = None
+    """Rows of each machine, as a share of what a store owns on average: 50 %, or
+    0.5, of 1,000 vertices on 4 machines are 125."""
     window: Count | None = None
     """Batches that ``window`` looks ahead, or that ``hot`` has equal rows for."""
 

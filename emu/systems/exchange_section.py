@@ -15,6 +15,7 @@ from emu.graph_data import WholeGraph
 from emu.graph_data.dependencies import open_dependencies
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import Ratio
 from emu.problem.fields.section import Section
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
@@ -50,7 +51,7 @@ Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 #: Weight of earlier rows in the mean that is read.
 Smoothing: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 #: Share of the rows that two parts share which an epoch draws.
-DrawnShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+DrawnShare: TypeAlias = Annotated[Ratio, Field(gt=0, le=1)]
 #: Bits of a number, rounded at random.
 Bits: TypeAlias = Literal[2, 4, 8]
 
@@ -123,7 +124,9 @@ class ExchangeSection(WholeGraphSection):
 
         oldest = max((exchange.age for exchange in exchanges), default=0)
         if oldest >= self.epochs:
-            age = "an epoch" if oldest == 1 else f"{oldest} epochs"
+            age = f"{oldest} epochs"
+            if oldest == 1:
+                age = "an epoch"
             problem = (
                 f"found {self.epochs}, and {self.system} reads what is {age} old, so "
                 f"that nothing would be read: write {oldest + 1} or more"

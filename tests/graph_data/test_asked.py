@@ -121,6 +121,8 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      {"ids": ["1", "2", "3", "4"], "edges": 3}),
     ("the same in a csv", {"e.csv": "#nodes:4\n#edges:3\n1,2\n2,3\n# end\n3,4\n"}, UP,
      {"ids": ["1", "2", "3", "4"], "edges": 3}),
+    ("a comma behind the first edge", {"e.txt": "0 1 # a, b\n1 2\n2 0 # c, d\n"}, UP,
+     {"vertices": 3, "edges": 3}),
     ("Friendster", {"f.txt": "101:102,103\n102:101\n103:\n104:notfound\n"}, UP,
      {"ids": ["101", "102", "103", "104"], "edges": 2, "notes": "notfound (1)"}),
     ("LDBC", {"k.csv": "Person.id|Person.id|creationDate\n9|2|2010-07-30\n9|4|2010-0"

@@ -224,7 +224,7 @@ def test_host_lists_are_expanded(ranges: list[tuple[int, int]], width: int) -> N
             TREE + "SwitchName=s9 Nodes=tux00\n",
             "line 6: tux00 is below s0, and below s9",
         ),
-        (TREE + "SwitchName=s3 Switches=s2\n", "circle"),
+        (TREE.replace("nodes=login", "nodes=login switches=s2"), "circle"),
         (TREE.replace("[00-02]", "[00-x]"), "line 2: found [00-x], write [0-5,12]"),
         (TREE.replace("[00-02]", "[0-99999999]"), "more machines than are read"),
         ("SwitchName=s0 Nodes\n", "line 1: found 'Nodes'"),

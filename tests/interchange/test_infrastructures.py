@@ -106,6 +106,16 @@ def test_a_latency_is_seconds_of_its_unit(unit: str, seconds: float) -> None:
     problem = "latency is in us and ns, write one of them as its choice"
     with pytest.raises(ValueError, match=problem):
         _links(Reading({"links": [{**link, "bandwidth": {}}]}, "device"))
+    with pytest.raises(ValueError, match="two links are called 'l'"):
+        _links(Reading({"links": [{"name": "l"}, {"name": "l"}]}, "device"))
+
+
+@pytest.mark.parametrize("unit", ["terabits_per_second", "ms"])
+def test_a_rate_in_another_unit_is_refused(unit: str) -> None:
+    """It passed for a link without a rate, which has 64 GB/s, or for bytes."""
+    link = {"name": "l", "bandwidth": {unit: 8}}
+    with pytest.raises(ValueError, match=f"is in '{unit}', write gigabits_per_second"):
+        _links(Reading({"links": [link]}, "device"))
 
 
 def test_a_link_without_a_rate_keeps_its_latency() -> None:
@@ -282,6 +292,8 @@ def test_a_device_that_cannot_be_is_refused(
 def test_an_infrastructure_that_cannot_be_is_refused() -> None:
     with pytest.raises(DataError, match="there is no instance 'b' of a device"):
         infrastructure([edge(end("b", "nic"), end("h", "port"), link="eth")])
+    with pytest.raises(DataError, match="two instances are called 'a'"):
+        infrastructure([], instances=[{"name": "a", "device": "box"}] * 2)
     for words in ("a.0.nic.0.eth.h.0.port", "a.0.nic.0.eth.h.0.port.0.x"):
         with pytest.raises(DataError, match="is not of nine words"):
             infrastructure([], connections=[words])

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli.app import app
+from emu.errors import DataError
 from emu.graph_data.readers.neighbour_lists import find_layout
 from emu.graph_data.readers.text_table import TableOptions
 from emu.interchange.known_formats import COMMON_FORMATS, FORMATS, describe
@@ -187,19 +188,29 @@ BLOCKS = [
     ("#nodes:4\nal bob\nbob cy\n# end\ncy al\n", False),
     ("#nodes:4\n#edges:3\n1 2\n2 3\n3 4\n", False),
     ("# a b\nc\n# d\n", False),
+    ("#nodes:4\n0 1\n\n1 2\n#half\n2 3\n", None),
+    ("#nodes:4\n0 1\n1 2\n#half\n2 3", None),
+    ("#nodes:4\n0 1\n1 2\n# 3\n2 3\n", True),
+    ("#nodes:4\n0 1\n1 2\n#half\n2 3.0\n", True),
 ]
 
 
 @pytest.mark.parametrize(("text", "is_blocks"), BLOCKS)
-def test_both_patterns_of_lgl_know_the_same_texts(
-    tmp_path: Path, text: str, *, is_blocks: bool
+def test_what_lgl_is_said_to_be_is_how_it_is_read(
+    tmp_path: Path, text: str, *, is_blocks: bool | None
 ) -> None:
-    """One is of `emu what`, the other of the reader."""
+    """None: rows may be edges as well, which is asked and not said to be LGL."""
     path = tmp_path / "graph.txt"
     path.write_bytes(text.encode())
 
-    assert (describe(path)["format"] == "LGL") == is_blocks
-    assert (find_layout(path, TableOptions()) == "blocks") == is_blocks
+    format_name = describe(path)["format"]
+    if is_blocks is None:
+        assert format_name == "LGL, or edges below comments"
+        with pytest.raises(DataError, match="may be read as edges below comments"):
+            find_layout(path, TableOptions())
+    else:
+        assert (format_name == "LGL") == is_blocks
+        assert (find_layout(path, TableOptions()) == "blocks") == is_blocks
 
 
 TRIANGLE = [("a", "b"), ("b", "c"), ("c", "a")]

@@ -139,6 +139,22 @@ def test_a_circle_of_switches_is_found_in_any_chain(tmp_path: Path) -> None:
     leaf = "SwitchName=s0 Nodes=a"
     assert tree(tmp_path, leaf, *chain).routes == {}
     with pytest.raises(DataError, match="switches above a run in a circle"):
-        tree(tmp_path, leaf, *chain, "SwitchName=s1 Switches=s3")
-    with pytest.raises(DataError, match="a is below s0, and below s0"):
-        tree(tmp_path, leaf, leaf)
+        tree(tmp_path, f"{leaf} Switches=s3", *chain)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("SwitchName=s0 Nodes=b", "line 2: s0 is there twice, write all below it in"),
+        ("SwitchName=s1 Nodes=a", "line 2: a is below s0, and below s1"),
+        ("SwitchName=s1 Nodes=b nodes=c", "line 2: nodes is there twice, write one"),
+        ("SwitchName=s1 Nodes=s0", "has s0 as a node, and as a switch"),
+    ],
+)
+def test_what_is_stated_twice_is_refused(
+    line: str, problem: str, tmp_path: Path
+) -> None:
+    """Of two lists of nodes the last counted, and a switch became a machine."""
+    with pytest.raises(DataError) as caught:
+        tree(tmp_path, "SwitchName=s0 Nodes=a", line)
+    assert problem in str(caught.value)

@@ -210,3 +210,15 @@ def test_a_workflow_that_cannot_be_is_refused(
     """Two machines of one name were one, and the error named no file."""
     with pytest.raises(DataError, match=problem):
         workflow(tmp_path, *tasks, **more)
+
+
+def test_what_two_rows_state_of_one_thing_is_refused(tmp_path: Path) -> None:
+    """Of two sizes, or two runs of a task, the last counted without a word."""
+    tasks = [{"name": "a", "id": "a"}]
+    runs = [{"id": "a", "runtimeInSeconds": 1}, {"id": "a", "runtimeInSeconds": 5}]
+    with pytest.raises(DataError, match="ran task 'a' twice: leave one"):
+        split(tmp_path, tasks, runs)
+    files = [{"id": "f", "sizeInBytes": size} for size in (1, 1, 2)]
+    split(tmp_path, tasks, runs[:1], files=files[:2])
+    with pytest.raises(DataError, match="states two sizes of file 'f'"):
+        split(tmp_path, tasks, runs[:1], files=files)

@@ -11,6 +11,7 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.scenario import build_job, load, realize
+from emu.scenario.scenario_file import loads
 
 WORKLOAD: dict[str, Any] = {
     "comment": "as the benchmark files have it",
@@ -104,6 +105,13 @@ def test_a_broken_workload_is_one_error(
 
     assert caught.value.problem.startswith(message)
     assert caught.value.file == str(path)
+
+
+def test_a_key_of_json_that_is_there_twice_is_refused() -> None:
+    """As in YAML: the last of two counted without a word."""
+    job = '{"system": "custom", "iterations": 2, "iterations": 7}'
+    with pytest.raises(ScenarioError, match="the key 'iterations' is there twice"):
+        loads(f'{{"cluster": {{}}, "job": {job}}}', name="s.json")
 
 
 def test_json_that_is_cut_off_is_named_with_its_line(tmp_path: Path) -> None:

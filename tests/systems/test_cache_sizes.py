@@ -97,11 +97,15 @@ def test_a_size_is_one_of_two_and_a_share_at_most_that_of_all_others(
     assert bool(problem) == bool(words)
 
 
-def test_a_share_that_is_no_number_is_told_what_to_write() -> None:
+def test_a_share_may_be_in_percent() -> None:
+    """A number is one as it stands, also above 1."""
+    for stated, share in (("20 %", 0.2), (0.2, 0.2), ("150 %", 1.5), (1.5, 1.5)):
+        section = CacheSection.model_validate({"policy": "vip", "share": stated})
+        assert section.share == share
     with pytest.raises(ValidationError) as found:
-        CacheSection.model_validate({"policy": "vip", "share": "20 %"})
+        CacheSection.model_validate({"policy": "vip", "share": "much"})
     (error,) = found.value.errors()
-    assert describe(error) == "found '20 %', write a number"
+    assert describe(error).startswith("found 'much' for a share, write a number and")
 
 
 #: Two stores; two samplers beside the second, others on machines without one.

@@ -18,21 +18,14 @@ from emu.graph_data.readers.columns import INTEGER, Column, join_columns
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import Reading, ask, count_left_out
 from emu.graph_data.readers.text_table import TableOptions
+from emu.interchange.known_formats import FORMATS
+from emu.interchange.recognise import recognise
 
 #: Lines by which a layout is known.
 _LINES = 40
 _COLON = re.compile(r"([^\s,:]+):([^\s,:]*(?:,[^\s,:]+)*)")
-#: Rows of a csv: each has a separator, and no line with ``#`` has, which is a comment.
-#: Names of proteins have separators, too: ``sp|P1``, with marks of such names.
-_CSV = r"(#[^\n,;|]*\n|(?!#)[^\n,;|]*[,;|].*\n)*\Z"
-#: A mark, neighbours, each with a number for weight or none, and another mark: above
-#: all rows marks may be comments of a list of edges (``#nodes:3``). The same pattern
-#: stands in ``formats.toml``.
-_LGL = re.compile(
-    rf"(?!{_CSV})(# ?\S+\n)+([^#\s]\S*([ \t][-+.\d][-+.\deE]*)?\n)+# ?\S+\n"
-)
-#: Two ids, or an id with its weight.
-_PAIR = re.compile(r"(\d+)[ \t](\d+)")
+#: Blocks of LGL, and what may as well be edges.
+_BLOCKS = [row for row in FORMATS if row.reader in ("blocks", "blocks_or_edges")]
 #: What Friendster's lists have for vertices whose neighbours are not known.
 _UNKNOWN = {"private", "notfound"}
 
@@ -56,37 +49,30 @@ def find_layout(path: Path, options: TableOptions) -> str:
     if have_colons and has_comma:
         return "colons"
 
-    # LGL's marks of vertices look like comments: one below a row shows what they are.
-    stripped = [f"{line.rstrip()}\n" for line in lines]
-    text = "".join(stripped)
     # Whoever states columns has a list of edges.
-    if options.columns is not None or not _LGL.match(text):
+    if options.columns is not None:
         return ""
-    marks = [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
-    _refuse_edges(marks, texts, path)
+    format_of_blocks = recognise(path, _BLOCKS)
+    if format_of_blocks is None:
+        return ""
+    if format_of_blocks.reader == "blocks_or_edges":
+        mark = lines[0].lstrip("# ").rstrip()
+        raise _ask_for_edges(mark, texts[0], path)
     return "blocks"
 
 
-def _refuse_edges(marks: Sequence[str], rows: Sequence[str], path: Path) -> None:
-    """Raise DataError where blocks of LGL may be edges below comments.
-
-    So it is where every row is two ids by its look, and no mark is an id of their kind.
-    """
-    pairs = [_PAIR.fullmatch(row) for row in rows]
-    has_number = any(mark.isdecimal() for mark in marks)
-    first = pairs[0]
-    if first is None or None in pairs or has_number:
-        return
-    neighbour, weight = first.groups()
+def _ask_for_edges(mark: str, row: str, path: Path) -> DataError:
+    """Return a question whether rows are neighbours of marks, or edges."""
+    neighbour, weight = row.split()
     as_edges = Reading(
         "edges below comments", f"the first is {neighbour} to {weight}", "--columns 1,2"
     )
     as_blocks = Reading(
         "LGL",
-        f"{marks[0]} has a neighbour {neighbour} of weight {weight}",
+        f"{mark} has a neighbour {neighbour} of weight {weight}",
         f"write weights as {weight}.0",
     )
-    raise ask("may be read as", [as_edges, as_blocks], path)
+    return ask("may be read as", [as_edges, as_blocks], path)
 
 
 def read_neighbours(

@@ -544,18 +544,20 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
         raise DataError("holds no line", path=path)
 
     first_number, first = rows[0]
-    # A comma in quotes is text, and separates nothing.
+    comment = comment or COMMENTS[0]
+    # A comma in quotes is text, one in a comment behind the row is none of it.
     plain_line = re.sub(r'"[^"]*"', "", first)
-    bare, attributes, _ = plain_line.partition(_ATTRIBUTES)
+    bare = strip_comment(plain_line, comment)
+    behind = plain_line.removeprefix(bare)
     separators = [mark for mark in _SEPARATORS if mark in bare]
     separator = separators[0] if separators else None
     table = TextTable(
         path=path,
         options=options,
         separator=separator,
-        comment=comment or COMMENTS[0],
+        comment=comment,
         lines_before=first_number - 1,
-        has_attributes=bool(attributes),
+        has_attributes=behind.startswith(_ATTRIBUTES),
     )
     rows_of_fields = [tuple(table.split(line, number)) for number, line in rows]
     for (number, line), fields in zip(rows, rows_of_fields, strict=True):

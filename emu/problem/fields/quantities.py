@@ -256,6 +256,18 @@ def _share_schema(example: str) -> Schema:
     return {"anyOf": [text_schema(RATIO, example), bare]}
 
 
+def _multiple(found: object) -> object:
+    # A number is one whatever its size, where a share above 1 has to say its unit.
+    if isinstance(found, str):
+        return RATIO.parse(found)
+    return found
+
+
+def _multiple_schema(example: str) -> Schema:
+    bare = {"type": "number", "exclusiveMinimum": 0}
+    return {"anyOf": [text_schema(RATIO, example), bare]}
+
+
 def _as_text(quantity: Quantity, example: str) -> tuple[Any, ...]:
     """Return how a quantity is written as text, and read."""
     schema = text_schema(quantity, example)
@@ -289,6 +301,12 @@ Ratio: TypeAlias = Annotated[
     BeforeValidator(RATIO.parse),
     PlainSerializer(_share),
     WithJsonSchema(_share_schema("2 %")),
+]
+#: Multiple of an average, which may be more than one: 2 is 200 %.
+Multiple: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_multiple),
+    WithJsonSchema(_multiple_schema("20 %")),
 ]
 #: Amount of a resource: a number, or a size in bytes.
 Amount: TypeAlias = Annotated[
