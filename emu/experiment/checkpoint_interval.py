@@ -12,8 +12,8 @@ from functools import cache
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import NodeLost
 from emu.prediction.simulation.attempts import attempts
 from emu.problem import Kill, Schedule
@@ -210,7 +210,7 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
     return prepare(variant)
 
 
-def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> float:
+def _mean(experiment: Experiment, interval: int, gaps: Floats) -> float:
     """Return the mean makespan over draws of the seconds from death to death."""
     variant = _with_interval(experiment, interval)
     rules = replace(variant.rules, restarts=_RESTARTS)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf, log10
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import ScenarioError
 from emu.experiment.systems import Target
 from emu.scenario import Scenario, load, prepare
@@ -41,7 +41,7 @@ class Learning:
     """One learning rate, trained so far."""
 
     rate: float
-    levels: NDArray[np.float64]
+    levels: Floats
     """Accuracy that looks in a row hold, by the pass from which they do."""
     steps: float = inf
     """Steps to the target; infinite where it was not reached."""

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Floats, Mask
 from emu.errors import ScenarioError
 from emu.graph_data import open_for
 from emu.graph_data.sampling import bounds_of, entries_of
@@ -25,7 +26,6 @@ from emu.systems.system import list_unfilled, state_bytes
 from emu.systems.training_section import feature_bytes
 from emu.units import format_size
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Numbers of machines: where one end of each edge of a job stands.
 Homes: TypeAlias = NDArray[np.int64]
 #: Bytes by machine.
@@ -43,7 +43,7 @@ class _Payloads:
     ``volumes`` are bytes by edge and iteration, also of edges within a machine.
     """
 
-    def __init__(self, schedule: Schedule, volumes: NDArray[np.float64]) -> None:
+    def __init__(self, schedule: Schedule, volumes: Floats) -> None:
         job = schedule.problem.job
         columns = job.columns
         counts = np.array(job.flow_counts, np.int64)
@@ -86,7 +86,7 @@ class _Payloads:
         scaled = _ROUNDING * _ABOVE * most
         return np.asarray(scaled, np.float64)
 
-    def most_waiting(self, is_asked: NDArray[np.bool_]) -> float:
+    def most_waiting(self, is_asked: Mask) -> float:
         """Return the most bytes that payloads of some edges hold at a time.
 
         ``is_asked``: a mark per edge of the job.
@@ -116,7 +116,7 @@ class _Payloads:
         return float(most + twice) * _ROUNDING
 
 
-def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
+def most_waiting(schedule: Schedule, volumes: Floats) -> float:
     """Return the most bytes that payloads hold at a time, emulated ones.
 
     A payload is there from the start of the task that makes it until the end of the one

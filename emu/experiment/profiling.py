@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.emulation.coordinator import Observer, emulate
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import RunUntrusted, ScenarioError
@@ -40,7 +40,6 @@ from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Sizes of the job that are measured, over the stated one.
 SIZES = (0.25, 0.5, 1.0)
 #: Tasks that take less of the job's CPU time than this share tell nothing: they are

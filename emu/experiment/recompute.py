@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
@@ -485,7 +485,7 @@ def _counts(run: EmulatedRun) -> Findings:
     return of_edges + of_totals, [*faults, *more_faults]
 
 
-def _sum_frames(frames: NDArray[Any], edge_count: int) -> NDArray[Any]:
+def _sum_frames(frames: Array, edge_count: int) -> Array:
     """Return the bytes of frames by edge: floats, exact up to 2^53 bytes."""
     edges = frames["edge"].astype(np.int64)
     return np.bincount(edges, frames["bytes"], minlength=edge_count)

@@ -7,8 +7,8 @@ from collections import defaultdict
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.prediction.analysis.critical_path import (
     MOVING,
     Cause,
@@ -24,7 +24,6 @@ from emu.systems import Keys
 from emu.systems.system import system_of
 from emu.training.kept import weight_settings
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Name of a cause -> its share.
 Shares: TypeAlias = dict[str, float]
 

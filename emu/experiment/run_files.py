@@ -6,11 +6,10 @@ import importlib.metadata
 import math
 import platform
 import time
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats
 from emu.emulation.coordinator import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.shaping import pace_at
@@ -99,7 +98,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     directory.write_json("result.json", result.content)
 
 
-def _reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
+def _reports(run: EmulatedRun) -> dict[str, Array]:
     """Return the arrays of reports.npz: what result.json is computed again from."""
     schedule = run.schedule
     arrays = {}
@@ -119,7 +118,7 @@ def _reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def log_of_sends(run: EmulatedRun) -> NDArray[np.float64]:
+def log_of_sends(run: EmulatedRun) -> Floats:
     """Return the log of sends of all processes, one after the other."""
     logs = b"".join(counts["flows"] for counts in run.statistics.values())
     return np.frombuffer(logs, "<f8")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.coordinator import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError
@@ -48,7 +48,7 @@ from emu.trust.verdict import Verdict
 
 Figures: TypeAlias = dict[str, float]
 
-Parts = dict[str, NDArray[Any]]
+Parts = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)

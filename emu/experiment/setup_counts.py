@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.graph_data import CachePlan, open_for
 from emu.graph_data.caches import FIXED
 from emu.prediction.analysis.traffic import count_kinds
@@ -33,7 +33,7 @@ _PARAMETERS = payload_kind("parameters")
 def check_setup(
     experiment: Experiment,
     statistics: Mapping[str, Mapping[str, Any]],
-    received: NDArray[Any],
+    received: Array,
 ) -> Findings:
     """Return how many sizes of set-ups have a second count, and which differ from it.
 
@@ -121,7 +121,7 @@ def _sum_received(
 
 
 def list_parameter_bytes(
-    job: Job, statistics: Mapping[str, Mapping[str, Any]], received: NDArray[Any]
+    job: Job, statistics: Mapping[str, Mapping[str, Any]], received: Array
 ) -> dict[tuple[str, str], float]:
     """Return real bytes that came with every iteration, by tasks, of parameters alone.
 

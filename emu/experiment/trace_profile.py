@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import DataError, ScenarioError
 from emu.host.confinement import confine
 from emu.host.input_file import one_error, read_json
@@ -21,7 +21,6 @@ from emu.scenario.realize import realize
 from emu.systems import Edit
 from emu.systems.training_section import TimesSection, TrainingSection
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Range of a trace -> seconds of each time that it was recorded.
 Occurrences: TypeAlias = Mapping[str, Floats]
 

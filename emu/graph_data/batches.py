@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.graph_data.array_types import Ints
+from emu.array_types import Ints
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import Ids, SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
+from emu.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.chances import chance_to_meet
 from emu.graph_data.dataset import Dataset

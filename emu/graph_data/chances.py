@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from emu.graph_data.array_types import Floats
+from emu.array_types import Floats
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_graph import DrawnStructure

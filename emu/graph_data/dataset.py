@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Ints, Rows, SmallInts
 from emu.errors import DataError
 from emu.graph_data import prepared
-from emu.graph_data.array_types import Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import CHUNK, RawGraph
 from emu.graph_data.readers.split_arrays import check_labels
 from emu.graph_data.sampling import Structure, bounds_of

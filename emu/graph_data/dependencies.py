@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Floats, Ints, Mask
 from emu.errors import DataError
-from emu.graph_data.array_types import Floats, Ints, Mask
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_graph import DrawnGraph
 from emu.graph_data.sampling import Structure, rows_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.graph_data.array_types import Ints, SmallInts
+from emu.array_types import Ints, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import (

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Array, Floats, Ints, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset, hash_parts
 from emu.graph_data.sampling import Ids, Positions, Structure, bounds_of
 from emu.graph_data.synthetic_graph import PRESETS, Blocks, Preset, weigh_vertices

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Array, Ints, Rows
 from emu.errors import DataError
 from emu.graph_data import prepared
-from emu.graph_data.array_types import Array, Ints, Rows
 from emu.graph_data.prepared import Facts, PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import (

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from emu.array_types import Array, Ints, Mask, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_graph import DrawnGraph
 from emu.graph_data.sampling import Structure, rows_of

@@ -26,8 +26,8 @@ from typing import Any, BinaryIO, TypeAlias, TypedDict
 import numpy as np
 from isal import isal_zlib
 
+from emu.array_types import Array, Rows
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Rows
 from emu.host.input_file import map_array, open_input, read_json
 
 #: What is known of arrays beside themselves, JSON values by name.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from emu.array_types import Array, Ints, Rows, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.sampling import Structure
 from emu.prediction.core import lib, pointer
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.graph_data.array_types import Array, Ints, SmallInts
+from emu.array_types import Array, Ints, SmallInts
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 

@@ -17,9 +17,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from emu.array_types import Floats, Ints, Rows
 from emu.errors import DataError
 from emu.graph_data import raw_graph
-from emu.graph_data.array_types import Floats, Ints, Rows
 from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
 from emu.graph_data.sampling import bounds_of, rows_of
 from emu.prediction.core import ffi, lib, pointer

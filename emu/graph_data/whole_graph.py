@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Array, Floats, Ints, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_graph import DrawnGraph, narrow
 from emu.graph_data.opened import open_for

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Self, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import ParamSpec, override
 
+from emu.array_types import Array
 from emu.errors import DataError, EmulatorError
 from emu.host.interruption import die_with_parent
 from emu.host.limits import are_large
@@ -322,7 +322,7 @@ class _Pickler(pickle.Pickler):
         return _map, _place(obj, owner)
 
 
-def _place(view: NDArray[Any], mapped: np.memmap[Any, Any]) -> tuple[Any, ...]:
+def _place(view: Array, mapped: np.memmap[Any, Any]) -> tuple[Any, ...]:
     """Return the arguments by which `_map` makes a view of a mapped file again."""
     address, _ = view.__array_interface__["data"]
     begin, _ = mapped.__array_interface__["data"]
@@ -342,7 +342,7 @@ def _map(
     dtype: np.dtype[Any],
     offset: int,
     strides: tuple[int, ...],
-) -> NDArray[Any]:
+) -> Array:
     content = np.memmap(path, np.uint8, "r")
     return np.ndarray(
         shape,

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Array
 from emu.errors import DataError, EmulatorError
 from emu.host.limits import limit
 from emu.names import printable
@@ -238,7 +238,7 @@ def read_arrays(
     *,
     optional: bool = False,
     inflation: int = _MOST_INFLATION,
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     """Return arrays of an npz file; nothing pickled is read.
 
     Arrays may be missing where ``optional``. They may have ``inflation`` times the size
@@ -302,7 +302,7 @@ def check_inflation(
         raise DataError(f"{problem}: save it without compression", path=str(path))
 
 
-def map_array(path: Path) -> NDArray[Any]:
+def map_array(path: Path) -> Array:
     """Return the array of an npy file, mapped and not read.
 
     Raises OSError or ValueError when it cannot be opened, or is no npy file of numbers,
@@ -312,7 +312,7 @@ def map_array(path: Path) -> NDArray[Any]:
         return map_member(file)
 
 
-def map_member(file: BufferedReader) -> NDArray[Any]:
+def map_member(file: BufferedReader) -> Array:
     """Return the array whose npy file begins where ``file`` stands, mapped.
 
     Raises ValueError as `read_array_header`, and when the file is shorter.
@@ -340,7 +340,7 @@ def _member(
     archive: zipfile.ZipFile,
     info: zipfile.ZipInfo,
     path: Path,
-) -> NDArray[Any]:
+) -> Array:
     name = info.filename.removesuffix(".npy")
     try:
         with archive.open(info) as member:

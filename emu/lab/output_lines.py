@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.errors import DataError
 from emu.host.input_file import open_input
-from emu.lab.array_types import Floats
 from emu.lab.fitting.steps import ALL, Marks
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_lines

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Floats, Records
+from emu.array_types import Floats, Records
 from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic

@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from emu.array_types import Array, Records
 from emu.errors import DataError, RunError
-from emu.lab.array_types import Array, Records
 from emu.lab.machines.call_notes import CallNotes
 from emu.lab.machines.capture import Capture
 from emu.lab.machines.lab import Lab, LabMachine

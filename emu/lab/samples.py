@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.lab.array_types import Array
+from emu.array_types import Array
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.lab import Lab
 from emu.runs.array_files import SAMPLED

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from emu.array_types import Floats, Ints
+
 #: Times, the first of them 0, and what holds from each of them on.
 Steps: TypeAlias = tuple[Floats, Floats]
 
@@ -286,7 +286,7 @@ class SpeedSteps:
         return by_end - by_start
 
     @cached_property
-    def flat(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+    def flat(self) -> tuple[Ints, Floats, Floats]:
         """First step of every machine, then of all steps the time and the share."""
         counts = [0]
         times: list[float] = []
@@ -295,5 +295,5 @@ class SpeedSteps:
             counts.append(len(times_of_machine))
             times += times_of_machine
             shares += shares_of_machine
-        first: NDArray[np.int64] = np.cumsum(counts, dtype=np.int64)
+        first: Ints = np.cumsum(counts, dtype=np.int64)
         return first, np.array(times), np.array(shares)

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from emu.array_types import Floats, Ints
 from emu.problem.changes import CapacityChange, SpeedChange, SpeedSteps
 from emu.problem.links import ENDS, Link, Links, Route
 from emu.problem.machine import Machine, Tuner
@@ -114,7 +112,7 @@ class Cluster:
             names.append(f"{tuner.pool} of {machine.name}")
         return tuple(names)
 
-    def following(self, quotas: NDArray[np.int64] | None) -> Cluster:
+    def following(self, quotas: Ints | None) -> Cluster:
         """Return the cluster whose tuners set these quotas before they go by rule."""
         paths = self.paths_of(quotas)
         tuners = []
@@ -122,7 +120,7 @@ class Cluster:
             tuners.append(replace(tuner, path=path))
         return replace(self, tuners=tuple(tuners))
 
-    def paths_of(self, quotas: NDArray[np.int64] | None) -> list[tuple[int, ...]]:
+    def paths_of(self, quotas: Ints | None) -> list[tuple[int, ...]]:
         """Return the quotas that each tuner has set."""
         if quotas is None:
             return [() for _ in self.tuners]
@@ -220,7 +218,7 @@ class Cluster:
         widest = self._having(self.links.steps.most)
         return replace(widest, changes=(), speed_changes=())
 
-    def _having(self, capacities: NDArray[np.float64]) -> Cluster:
+    def _having(self, capacities: Floats) -> Cluster:
         """Return the cluster with other capacities at time 0."""
         links = []
         for link, port in zip(self.shared_links, self.links.shared, strict=True):

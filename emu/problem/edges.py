@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints: TypeAlias = NDArray[np.int64]
-Mask: TypeAlias = NDArray[np.bool_]
+from emu.array_types import Ints, Mask
+
 #: Positions of tasks.
 Tasks: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]

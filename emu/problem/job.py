@@ -21,12 +21,11 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Array, Floats
 from emu.problem.edges import Edge, EdgeColumns, columns_of
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Positions of tasks or edges, or a count for each.
 Positions: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]
@@ -567,5 +566,5 @@ class Cut:
 
     iteration: int
     """The first that is not done, counted from the beginning of the whole job."""
-    states: Mapping[str, Mapping[str, NDArray[Any]]]
+    states: Mapping[str, Mapping[str, Array]]
     """Arrays of every task whose state is needed, by its name."""

@@ -18,12 +18,11 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.problem.changes import CapacityChange, CapacitySteps
 from emu.problem.machine import Machine, check_latency
 
-Ints: TypeAlias = NDArray[np.int64]
 #: Positions of links.
 Ports: TypeAlias = tuple[int, ...]
 
@@ -160,13 +159,13 @@ class Links:
         return iter(self._all)
 
     @cached_property
-    def capacities(self) -> NDArray[np.float64]:
+    def capacities(self) -> Floats:
         """Bytes per second of every link at time 0; see ``steps`` for later ones."""
         capacities = [link.capacity for link in self._all]
         return np.array(capacities, dtype=np.float64)
 
     @cached_property
-    def latencies(self) -> NDArray[np.float64]:
+    def latencies(self) -> Floats:
         """Seconds of every link; of no entries where all are 0."""
         # Of no entries, so that what is simulated without latencies costs nothing.
         latencies = np.array([link.latency for link in self._all])

@@ -12,9 +12,9 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Floats
 from emu.errors import PlacementError
 from emu.problem.job import Job, Positions, Realization
 from emu.problem.links import NO_ROUTE
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from emu.problem.machine import Machine
     from emu.problem.schedule import Schedule
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Resource -> amount.
 Amounts: TypeAlias = dict[str, float]
 

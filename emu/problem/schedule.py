@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Array, Floats, Ints, Mask
 from emu.host.foreign_code import INSTALL_FIGURES, import_library
 from emu.names import html_table
 from emu.units import format_duration
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from emu.problem import Pool, Problem
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 
 
 class TaskRow(TypedDict):
@@ -97,7 +94,7 @@ class RateHistory:
     iteration: Ints
     rate: Floats
 
-    def rows(self, chosen: NDArray[Any]) -> RateHistory:
+    def rows(self, chosen: Array) -> RateHistory:
         """Return the chosen rows, by their positions or a mask."""
         return RateHistory(
             time=self.time[chosen],
@@ -244,7 +241,7 @@ class Schedule:
         columns = ("machine", "tasks", "computing")
         return html_table(repr(self), columns, rows)
 
-    def bars(self) -> NDArray[np.bool_]:
+    def bars(self) -> Mask:
         """Return which (task, iteration) a picture shows: all but gates of no time."""
         tasks = self.problem.job.tasks
         gates = np.array([task.gate for task in tasks], dtype=bool)

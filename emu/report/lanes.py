@@ -9,16 +9,12 @@ import base64
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats, Ints
 from emu.problem import Schedule
-
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
@@ -113,7 +109,7 @@ def crossings(schedule: Schedule) -> Crossings:
     )
 
 
-def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
+def pack(values: Array | Sequence[float], dtype: str) -> str:
     """Return numbers as base64 of little-endian ``dtype``: a third of their JSON."""
     little_endian = np.dtype(dtype).newbyteorder("<")
     with np.errstate(over="ignore"):  # 1e300 s of a damaged run: drawn as without end
@@ -122,7 +118,7 @@ def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
     return packed.decode("ascii")
 
 
-def pack_columns(**columns: NDArray[Any]) -> dict[str, str]:
+def pack_columns(**columns: Array) -> dict[str, str]:
     """Return columns by name as `pack` does: times as float32, positions as uint32.
 
     The 7 digits of float32 are less than a pixel.

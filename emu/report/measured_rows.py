@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from rich.table import Table
 
+from emu.array_types import Floats
 from emu.errors import DataError
 from emu.interchange.measurement import Measurement, TimeUnit
 from emu.prediction.analysis.throughput import pace, pipeline_depth
@@ -18,7 +19,7 @@ from emu.runs.intervals import interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.repeats import Agreement, iteration_lengths
 from emu.runs.result import Result, port_rows, relative_error
-from emu.runs.two_series import Floats, compare_lengths
+from emu.runs.two_series import compare_lengths
 from emu.units import format_duration, format_number, format_ratio, format_size
 
 #: Share by which a run may be off that agrees, where it states none.

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from emu.array_types import Floats
 from emu.report.terminal import plain_table
 from emu.trust.violation import AuditReport
 from emu.units import format_duration, format_ratio
@@ -19,7 +18,7 @@ from emu.units import format_duration, format_ratio
 _RANGES = 12
 
 
-def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
+def ranges_table(ranges: Mapping[str, Floats]) -> Table:
     """Return the ranges of a trace in its order, each with a bar of its time in all."""
     grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
     sums = [seconds.sum() for seconds in ranges.values()]

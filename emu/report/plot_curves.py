@@ -6,14 +6,14 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import DataError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
@@ -33,10 +33,6 @@ from emu.report.plot_style import (
 from emu.runs.intervals import Interval, interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
-
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
-
 
 #: Units of rates, by their bytes per second.
 _UNITS = (

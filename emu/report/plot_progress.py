@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import Schedule
 from emu.report.plot_curves import choose_unit
 from emu.report.plot_style import Window, ink, new_figure, palette
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.retraining import step_ends
 from emu.training.looks import Progress
-
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
 
 #: Accuracy that the paper trains to.
 TARGET = 0.9

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.prediction.analysis.flow_counts import FlowCounts
@@ -38,8 +37,6 @@ from emu.units import format_rate
 
 if TYPE_CHECKING:
     Event = dict[str, Any]
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 #: Name of the group of the run.

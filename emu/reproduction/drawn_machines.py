@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.errors import InfeasiblePlacement
 from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Job, Realization
 from emu.reproduction.claims import Claim, Point, Side, find_claims
 from emu.reproduction.figures import compare, experiment_of, scenario_of
 from emu.scenario import Experiment, Scenario, load
-
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Speeds of NICs in the paper's simulated clusters, each as likely as the others.
 NIC_GBITS = (10, 20, 50)
@@ -125,7 +123,7 @@ def _edges_between(
     job: Job,
     source: str,
     destination: str,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return the positions of the edges from one kind of task to another."""
     positions = []
     for position, edge in enumerate(job.edges):

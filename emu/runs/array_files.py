@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.wire.frame_layout import KEPT_ROWS
 from emu.errors import DataError
 from emu.host.input_file import array_names, one_error, read_arrays
@@ -18,7 +18,6 @@ from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 
-Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]
 
 #: Measured times and volumes, handoffs included: the schedule files hold no bytes of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, create_model
 
+from emu.array_types import Floats
 from emu.emulation.network import ProcessStatistics
 from emu.emulation.shaping import EmulationSettings, pace_at
 from emu.errors import DataError, ScenarioError
@@ -38,7 +38,6 @@ from emu.trust.rate_audit import rule_audit
 from emu.trust.verdict import host_figures
 from emu.trust.violation import AuditReport
 
-Floats = NDArray[np.float64]
 #: Files that an audit must be able to read where they are.
 _COMPARED = ("manifest.json", "result.json", "rates.npz", "realization.npz")
 

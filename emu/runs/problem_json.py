@@ -20,9 +20,9 @@ from typing import (
 )
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, create_model
 
+from emu.array_types import Floats, Ints
 from emu.emulation.shaping import EmulationSettings
 from emu.errors import DataError
 from emu.host.input_file import check_shape
@@ -333,7 +333,7 @@ def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
         raise DataError(text, path=path) from error
 
 
-def _reads(job: Job, rows: Content) -> NDArray[np.int64] | None:
+def _reads(job: Job, rows: Content) -> Ints | None:
     """Return `Schedule.reads` of the rows of ``reads``."""
     # -1 stays where nothing was read.
     reads = np.full((len(job.edges), job.iterations), -1)
@@ -413,7 +413,7 @@ def _outages_of(data: Content) -> Outages:
     return Outages(seconds, recovery)
 
 
-def _hold_all(name: str, ends: NDArray[np.float64], count: int) -> None:
+def _hold_all(name: str, ends: Floats, count: int) -> None:
     """Raise ValueError where one of the first iterations has no end, or a later one."""
     is_missing = np.isnan(ends)
     is_hole = is_missing[:count]
@@ -424,7 +424,7 @@ def _hold_all(name: str, ends: NDArray[np.float64], count: int) -> None:
         raise ValueError(f"{name} has too many iterations")
 
 
-def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
+def _quotas(problem: Problem, rows: dict[str, list[int]]) -> Ints | None:
     """Return `Schedule.quotas` of the rows of ``quotas``."""
     paths = [rows[name] for name in problem.cluster.tuned_names]
     if not paths:
@@ -447,7 +447,7 @@ def _fill(
     rows: list[Content],
     position: Callable[[Content], int],
     keys: tuple[str, ...],
-) -> list[NDArray[np.float64]]:
+) -> list[Floats]:
     """Return one array per key, NaN where no row has a value."""
     arrays = [np.full(shape, np.nan) for _ in keys]
     _, iterations = shape

@@ -13,8 +13,8 @@ from enum import StrEnum
 from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import Schedule
 from emu.runs.intervals import interval
 from emu.runs.result import Result
@@ -224,7 +224,7 @@ def _finite(row: dict[str, float]) -> Result:
     return finite_row
 
 
-def iteration_lengths(schedule: Schedule) -> NDArray[np.float64]:
+def iteration_lengths(schedule: Schedule) -> Floats:
     """Return the seconds from the end of one iteration to that of the next.
 
     An iteration ends with the last of its tasks, and of those before it; the first
@@ -236,9 +236,7 @@ def iteration_lengths(schedule: Schedule) -> NDArray[np.float64]:
     return np.diff(np.maximum.accumulate(ends), prepend=0.0)
 
 
-def spread_of_iterations(
-    seconds: NDArray[np.float64], simulated: NDArray[np.float64]
-) -> float | None:
+def spread_of_iterations(seconds: Floats, simulated: Floats) -> float | None:
     """Return the share by which a further run may be off, as one's iterations suggest.
 
     Half of a 95 % interval, as `further`: iterations are taken for independent draws,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from emu.array_types import Floats
 from emu.errors import DataError
 from emu.host.input_file import read_json
 from emu.problem import Job, Placement, Problem, Schedule
@@ -37,9 +37,7 @@ def relative_error(found: float, expected: float) -> float:
     return found / expected - 1
 
 
-def task_rows(
-    schedule: Schedule, late: NDArray[np.float64]
-) -> dict[str, dict[str, float]]:
+def task_rows(schedule: Schedule, late: Floats) -> dict[str, dict[str, float]]:
     """Return per kind of task: how many, mean and greatest time, greatest lateness.
 
     Times are from start to end, also where a machine is slow or paused. Cycles of a

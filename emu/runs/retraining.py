@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import DataError
 from emu.problem import Job
 from emu.runs.array_files import read_weights
@@ -22,8 +22,6 @@ from emu.scenario.virtual_training import progress_along
 from emu.systems.system import system_of, trainer_of
 from emu.training.looks import Progress
 from emu.trust.violation import Findings, Violation
-
-Floats: TypeAlias = NDArray[np.float64]
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -42,8 +42,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.host.files import whole_file
 from emu.host.input_file import one_error, open_input, read_arrays, read_json, read_text
@@ -58,7 +58,7 @@ from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import load_again
 from emu.trust.violation import differences
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Array]
 #: Files that result.json follows from, and names the digests of.
 RECORDS = (
     "manifest.json",
@@ -87,7 +87,7 @@ SETUP = "setup"
 _KEPT = 2
 
 
-def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def npz_content(arrays: Mapping[str, Array]) -> bytes:
     """Return the content of the npz file of some arrays."""
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
@@ -219,7 +219,7 @@ class RunDirectory:
         ):
             file.writelines(f"{line}\n" for line in lines)
 
-    def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
+    def write_arrays(self, name: str, **arrays: Array) -> None:
         """Write named arrays as one npz file."""
         self._write(name, npz_content(arrays))
 

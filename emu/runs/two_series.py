@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.runs.intervals import Interval, student_quantile
 from emu.runs.repeats import Agreement
 from emu.runs.result import relative_error
 from emu.units import format_ratio
-
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Divisions of all lengths into two series, drawn to see what chance makes of one.
 _DRAWS = 200
@@ -190,4 +187,8 @@ def drift_of(measured: Floats, found: Floats) -> Interval | None:
 
     length = last / float(measured.mean())
     half = student_quantile(freedom) * error * length
-    return Interval(mean=slope * length, half=half, count=count)
+    return Interval(
+        mean=slope * length,
+        half=half,
+        count=count,
+    )

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import PlacementError, ScenarioError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
@@ -43,7 +43,6 @@ _MARGIN_OF_ALL = 1.25
 _NAMES = 8
 #: Names or kinds of the ends of an edge, and its lag.
 _Key: TypeAlias = tuple[str, str, int]
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.problem import Job, Profile, Realization, Task
 from emu.problem.workloads import JobPart, several_jobs, without_copies
@@ -381,7 +381,7 @@ def read_job_profile(scenario: Scenario, job: Job) -> Profile:
 def _check_shape(
     system: str,
     name: str,
-    values: NDArray[np.float64],
+    values: Floats,
     job: Job,
     owners: str,
 ) -> None:

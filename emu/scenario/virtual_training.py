@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from emu.array_types import Array, Floats, Ints
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
-from emu.graph_data.array_types import Array, Floats, Ints
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import DataError, ScenarioError
 from emu.host.confinement import confine
 from emu.host.files import write_atomic
@@ -35,7 +35,6 @@ _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 #: Of profiles; a file of another one is refused.
 VERSION = 1
-Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = dict[str, Floats]
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})

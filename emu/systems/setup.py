@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from emu.array_types import Ints, SmallInts
 
 #: Causes, plurals for tables and sentences.
 GHOSTS = "ghost features"
@@ -27,8 +28,8 @@ class Transfer(NamedTuple):
 
 def ghost_features(
     tasks: Sequence[str],
-    reads: Sequence[NDArray[np.int64]],
-    owner: NDArray[np.int32],
+    reads: Sequence[Ints],
+    owner: SmallInts,
     row: int,
     cause: str = GHOSTS,
 ) -> Iterator[Transfer]:

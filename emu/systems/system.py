@@ -14,8 +14,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.errors import EmulatorError, ScenarioError
 from emu.host.foreign_code import describe_point
 from emu.names import printable
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from emu.trust.guards import Evidence
     from emu.trust.violation import Finding
 
-    Array = NDArray[Any]
     Seconds = Floats
     #: Kinds of the source and of the destination of a flow.
     Kinds = tuple[str, str]

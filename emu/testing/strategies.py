@@ -16,8 +16,8 @@ from itertools import permutations, product
 import numpy as np
 from hypothesis import strategies as st
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import (
     CapacityChange,
     Cluster,
@@ -130,7 +130,7 @@ def random_problem(
     return problem, Realization(times, volumes)
 
 
-def _pick(rng: Generator, numbers: Sequence[float] | NDArray[np.float64]) -> float:
+def _pick(rng: Generator, numbers: Sequence[float] | Floats) -> float:
     """Return a number, each as likely as often it stands there."""
     return float(rng.choice(numbers))
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from emu.array_types import Array
 from emu.graph_data import Dataset, open_for
 from emu.problem.workloads.column_slices import STAGES, Slices
-from emu.training.layers import Array, JobSettings, LayerTensors, Tensor, as_tensor
+from emu.training.layers import JobSettings, LayerTensors, Tensor, as_tensor
 from emu.training.reference import WholeGraphModel
 from emu.training.whole_graph import Scored, TrainingVertices
 

@@ -13,6 +13,7 @@ from itertools import permutations
 
 import numpy as np
 
+from emu.array_types import Array
 from emu.graph_data import WholeGraph, open_for
 from emu.graph_data.dependencies import open_dependencies
 from emu.problem.workloads import shard_bounds
@@ -26,7 +27,7 @@ from emu.problem.workloads.exchange import (
     read_exchanges,
 )
 from emu.training.graph_model import initial_parameters
-from emu.training.layers import Array, JobSettings
+from emu.training.layers import JobSettings
 from emu.training.messages import (
     Message,
     Passage,

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.graph_data import Dataset
 from emu.problem.workloads import PARTS, layer_shapes
 from emu.training.layers import (
     LAYERS,
-    Array,
     Block,
     JobSettings,
     LayerTensors,

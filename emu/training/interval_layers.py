@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import SmallInts
 from emu.graph_data import Adjacency, Dataset
 from emu.graph_data.sampling import Ids, entries_of
 from emu.problem.workloads import PARTS
@@ -226,7 +227,7 @@ class Ends:
     """Shape (edges, width)."""
     destinations: Array
     """Likewise."""
-    ends: NDArray[np.int32]
+    ends: SmallInts
     """Number of every edge's destination; each number up to the last occurs."""
     vectors: Array
 

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array, Ints
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 
 #: A torch tensor; torch is imported where it is needed.
 Tensor: TypeAlias = Any
 #: A numpy array of any type.
-Array: TypeAlias = NDArray[Any]
 #: Positions of vertices, or of edges.
 Positions: TypeAlias = NDArray[np.int32]
 #: Ends of the edges of a block: positions of their sources, of their destinations.
@@ -252,7 +252,7 @@ class Block:
             raise ValueError("a block's edges leave its sets, or are out of order")
 
     @property
-    def degrees(self) -> NDArray[np.int64]:
+    def degrees(self) -> Ints:
         """Edges into every destination."""
         return np.bincount(self.destination, minlength=self.inner)
 

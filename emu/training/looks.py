@@ -9,19 +9,16 @@ all in every step. One look alone may be luck, so that a target counts as reache
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Epoch
 from emu.training.layers import JobSettings
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Looks in a row that hold a target which counts as reached.
 HELD = 3

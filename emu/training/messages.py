@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.problem.workloads.exchange import GRADIENTS, ROWS, Exchange
-from emu.training.layers import Array
 
 #: Tensor name -> array, as a flow carries it.
 Message: TypeAlias = dict[str, Array]

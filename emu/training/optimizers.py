@@ -14,7 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from emu.training.layers import Array, JobSettings
+from emu.array_types import Array
+from emu.training.layers import JobSettings
 
 #: Shape and type of an array.
 Form: TypeAlias = tuple[object, object]

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from emu.array_types import Array
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, Dataset, open_for, sample_batch
 from emu.host.foreign_code import (
@@ -38,7 +39,6 @@ from emu.host.foreign_code import (
 from emu.host.stream_key import stream_key
 from emu.names import printable
 from emu.training.layers import (
-    Array,
     JobSettings,
     MiniBatch,
     Tensor,
@@ -115,7 +115,11 @@ class OwnModel:
     every method raises it when the program fails or returns another shape.
     """
 
-    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        dataset: Dataset,
+    ) -> None:
         import torch
 
         torch.set_num_threads(1)
@@ -146,7 +150,11 @@ class OwnModel:
         self._names = list(signature.parameters)
 
     @contextlib.contextmanager
-    def _running(self, failing: str, *stream: int) -> Iterator[None]:
+    def _running(
+        self,
+        failing: str,
+        *stream: int,
+    ) -> Iterator[None]:
         """Give the program its random numbers, and name it in its errors."""
         import torch
 

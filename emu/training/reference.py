@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Array
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
 from emu.graph_data.sampling import Ids
 from emu.problem.workloads.fetches import feature_type
@@ -28,7 +29,6 @@ from emu.training.graph_model import (
     parameter_shapes,
 )
 from emu.training.layers import (
-    Array,
     Block,
     JobSettings,
     MiniBatch,
@@ -73,7 +73,11 @@ def _edge_weights(
 class WholeGraphModel:
     """A model of ``Job.settings`` with the matrix of its graph."""
 
-    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        dataset: Dataset,
+    ) -> None:
         import torch
 
         # One thread sums in one order, so that a run can be repeated bit by bit.

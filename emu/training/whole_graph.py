@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Array
 from emu.graph_data import Adjacency, Dataset, Part
 from emu.graph_data.sampling import Ids
 from emu.training.layers import (
-    Array,
     JobSettings,
     LayerTensors,
     Tensor,

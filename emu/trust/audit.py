@@ -11,8 +11,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Mask
 from emu.prediction.analysis.busy_intervals import worst_interval
 from emu.prediction.analysis.link_load import (
     Pieces,
@@ -38,8 +38,6 @@ from emu.trust.violation import (
 if TYPE_CHECKING:
     from emu.problem import Schedule
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 #: Wall seconds by which bytes of the kernel may be ahead of a port, whose rates are
 #: unknown: at most 7 ms among 387 flows of 23 processes on two busy cores.
@@ -285,7 +283,7 @@ class _Auditor:
         yield self._after_inputs("(8)", self._remote)
         yield self._after_inputs("(9)", ~self._remote)
 
-    def _after_inputs(self, constraint: str, over: NDArray[np.bool_]) -> Findings:
+    def _after_inputs(self, constraint: str, over: Mask) -> Findings:
         edge, n = np.nonzero(self._sent & over[:, None])
         task = self._destination[edge]
         reader = n + self._lag[edge]  # the iteration of the task that needs the flow
@@ -462,7 +460,7 @@ class _Auditor:
     def _absent(
         self,
         constraint: str,
-        is_absent: NDArray[np.bool_],
+        is_absent: Mask,
         name: Writer,
         words: str,
     ) -> Findings:

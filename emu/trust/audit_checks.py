@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Mask
 from emu.trust.violation import (
     Findings,
     Violation,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from emu.problem import Job, Problem, RateHistory, Schedule
     from emu.problem.changes import SpeedChange
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 #: Share of a time that rounding may take: times are sums of many.
 ROUNDING = 1e-12
@@ -41,7 +39,7 @@ def allowance(times: Floats, tolerance: float) -> Floats:
     return tolerance + ROUNDING * np.abs(times)
 
 
-def is_remote(problem: Problem) -> NDArray[np.bool_]:
+def is_remote(problem: Problem) -> Mask:
     """Return for every edge whether its flows cross a link."""
     crosses_link = [bool(hops) for hops in problem.hops]
     return np.array(crosses_link, dtype=bool)
@@ -283,7 +281,7 @@ def sound(schedule: Schedule) -> Schedule:
     return replace(schedule, rates=rates.rows(is_sound))
 
 
-def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
+def _sound(job: Job, rates: RateHistory) -> Mask:
     edge = rates.edge
     iteration = rates.iteration
     is_number = np.isfinite(rates.rate) & np.isfinite(rates.time)

@@ -10,11 +10,11 @@ nearest to the whole; where two come as near, none is named: a wrong name costs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Mask
 from emu.prediction.analysis import error_budget
 from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.prediction.analysis.link_load import fluid_ends
@@ -24,8 +24,6 @@ from emu.trust.changed_simulation import KEPT, Change, ChangedSimulation
 from emu.trust.delays import Delays, measure_delays
 from emu.trust.observed import Observations
 from emu.units import format_duration, format_rate, format_size
-
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Share of a difference that a cause must explain to be named, and the most: what
 #: would have moved the end by twice as much did not do so alone.
@@ -200,7 +198,7 @@ def _pauses(counts: FlowCounts) -> Floats:
     return np.where(is_small, 0.0, held_up)
 
 
-def _has_small_buffer(counts: FlowCounts) -> NDArray[np.bool_]:
+def _has_small_buffer(counts: FlowCounts) -> Mask:
     """Return where a receiver's window is less than what any sender begins with.
 
     And where that held the sender up for most of its time.
@@ -208,12 +206,12 @@ def _has_small_buffer(counts: FlowCounts) -> NDArray[np.bool_]:
     is_known = counts.allowed > 0
     allowed = np.where(is_known, counts.allowed, np.inf)
     first = allowed.min(axis=1, keepdims=True)
-    is_small: NDArray[np.bool_] = counts.window < first
+    is_small: Mask = counts.window < first
     is_small &= _is_window_limited(counts)
     return is_small
 
 
-def _is_window_limited(counts: FlowCounts) -> NDArray[np.bool_]:
+def _is_window_limited(counts: FlowCounts) -> Mask:
     """Return where a receiver's window held the sender up for most of its time."""
     least_seconds = _LIMITED * counts.busy
     is_limited = counts.receiver_limited > least_seconds

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Problem, Realization, Schedule
 from emu.trust.waiting_flows import let_flows_wait
-
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Share of its bytes that a change leaves a flow at least, and of its capacity a link.
 KEPT = 0.1

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Mask
 from emu.prediction.analysis import critical_path
 from emu.problem import Schedule
 from emu.trust.observed import Observations
-
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Share of a run for which a process waits for a core where this may be why it is late,
 #: if it waited for longer than it was late by (`emu.trust.verdict` trusts none such).
@@ -51,7 +49,7 @@ class Delays(NamedTuple):
     """The receiver of (edge, iteration) had a core and left bytes unread."""
     stalls: Floats
     """All that held (edge, iteration) up."""
-    is_clear: NDArray[np.bool_]
+    is_clear: Mask
     """True where the process of a task waited for less than half of its delays."""
 
 

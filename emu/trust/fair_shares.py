@@ -12,13 +12,10 @@ from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Mask
 from emu.problem import Schedule
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-Marks: TypeAlias = NDArray[np.bool_]
 #: Edge and iteration.
 Flow: TypeAlias = tuple[int, int]
 
@@ -104,7 +101,7 @@ class _Crossings(NamedTuple):
             no_link=no_link,
         )
 
-    def mark_neighbours(self, rows: list[int]) -> Marks:
+    def mark_neighbours(self, rows: list[int]) -> Mask:
         """Return which flows met one of ``rows`` on a link, these among them."""
         is_neighbour = np.zeros(len(self.flows), np.bool_)
         for row in rows:
@@ -136,7 +133,7 @@ class _Stretch(NamedTuple):
 def _stretches(
     schedule: Schedule,
     crossings: _Crossings,
-    is_asked: Marks,
+    is_asked: Mask,
 ) -> Iterator[_Stretch]:
     """Yield the instants in which a flow that is asked for is under way."""
     links = schedule.problem.links
@@ -182,7 +179,7 @@ def _stretches(
 def _split_instants(
     begin: Ints,
     stop: Ints,
-    is_asked: Marks,
+    is_asked: Mask,
     count: int,
 ) -> list[Ints]:
     """Return the instants in which a flow that is asked for is under way, in parts."""
@@ -254,7 +251,7 @@ def _mark_rising(
     least: Floats,
     *,
     cells: int,
-) -> Marks:
+) -> Mask:
     """Return which flows have no bottleneck on their way yet.
 
     ``hop_cells`` are the cells of all flows at each of their hops, ``levels`` those of

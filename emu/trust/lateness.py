@@ -31,8 +31,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.prediction.analysis.critical_path import Cause, CriticalPath, critical_path
-from emu.prediction.analysis.link_load import Floats, fluid_ends
+from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.simulation import makespan
 from emu.problem import Outages, Problem, Profile, Realization, Schedule
 

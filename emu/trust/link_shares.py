@@ -9,13 +9,11 @@ from statistics import median
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.problem import Schedule
 from emu.trust.fair_shares import shares_of_max_min
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 #: Edge and iteration.
 Flow: TypeAlias = tuple[int, int]
 

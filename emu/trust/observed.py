@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.prediction.analysis import error_budget
 from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.problem import Schedule
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

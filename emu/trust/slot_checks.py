@@ -10,16 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.trust.audit_checks import ROUNDING, allowance, known_ends, landings
 from emu.trust.violation import Findings, Violation, task_name
 
 if TYPE_CHECKING:
     from emu.problem import Pool, Schedule
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 def slot_faults(schedule: Schedule, tolerance: float) -> Findings:

@@ -12,9 +12,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Array, Floats, Ints, Mask
 from emu.units import format_count
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def flow_name(job: Job, edge: int, iteration: int) -> str:
 
 def name_flows(
     job: Job,
-    edges: NDArray[np.int64],
-    iterations: NDArray[np.int64],
+    edges: Ints,
+    iterations: Ints,
 ) -> Writer:
     """Return a function that names the flow of a row of edges and iterations."""
 
@@ -177,12 +177,12 @@ def name_flows(
 
 def list_beyond(
     constraint: str,
-    off: NDArray[Any],
-    limit: NDArray[np.float64] | float,
+    off: Array,
+    limit: Floats | float,
     name: Writer,
     words: Writer | str,
     unit: str = "s",
-    values: Sequence[NDArray[Any]] = (),
+    values: Sequence[Array] = (),
 ) -> Findings:
     """Return how many values were compared, and a violation of each beyond its limit.
 
@@ -212,11 +212,11 @@ def list_beyond(
 
 def list_where(
     constraint: str,
-    is_wrong: NDArray[np.bool_],
+    is_wrong: Mask,
     name: Writer,
     words: str,
     unit: str,
-    values: Sequence[NDArray[Any]] = (),
+    values: Sequence[Array] = (),
 ) -> Findings:
     """Return how many values were looked at, and a violation of each that is wrong.
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import Edge, Placement, Problem, Realization, Task
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def let_flows_wait(

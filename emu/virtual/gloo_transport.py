@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.prediction.core import ffi, lib
 from emu.virtual.gloo_operations import Script, Send, Transfer, Wait
 
@@ -64,7 +64,7 @@ GLOO_WIRE = Wire(HEADER, SEND_BUFFER)
 class Steps:
     """A script, written out."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     """A kind, a peer or post, and bytes each; see messages.h."""
     posts: int
     """Sends and receives among them."""
@@ -140,7 +140,7 @@ class MessageNetwork:
         Number of ranks.
     """
 
-    def __init__(self, capacities: NDArray[np.float64], ranks: int) -> None:
+    def __init__(self, capacities: Floats, ranks: int) -> None:
         self._core = ffi.new("Network *")
         # Filled again for every operation: the core copies it.
         self._submitted = ffi.new("Operation *", _SUBMITTED)
@@ -372,7 +372,7 @@ class MessageNetwork:
         count: int = self._core.moved_frames[rank]
         return count
 
-    def count_written(self, group: int) -> NDArray[np.float64]:
+    def count_written(self, group: int) -> Floats:
         """Return the bytes that were written, by sender and receiver of a group."""
         context = self._core.context[group]
         size = context.members

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tcp_info import RowLog
 from emu.emulation.wire.frame_layout import CONNECTION_ROWS, WAIT_ROWS
@@ -80,7 +81,7 @@ class TimedLayout:
         pacer: Pacer,
     ) -> None:
         self._spec = spec
-        self._kept: list[NDArray[Any]] = []  # arrays that the core reads
+        self._kept: list[Array] = []  # arrays that the core reads
         self.task_place: dict[int, int] = {}
         self.inlet_place: dict[int, int] = {}
         self.outlet_place: dict[int, int] = {}
@@ -131,7 +132,7 @@ class TimedLayout:
         """Add the rows of connections before their flows."""
         _add_newest(log, self._states, self.core.state_count)
 
-    def _keep(self, array: NDArray[Any]) -> Any:
+    def _keep(self, array: Array) -> Any:
         self._kept.append(array)
         return pointer(array)
 

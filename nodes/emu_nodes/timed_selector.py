@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Ints
 from emu.emulation.network.rings import Rings, create_rings, ring_size
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import NodeMisbehaved
@@ -206,7 +206,7 @@ def _refuse(thing: object) -> None:
     raise RuntimeError(f"there are no rings, and {thing!r} came by one")
 
 
-def _owners_of(specs: Sequence[ProcessSpec]) -> dict[str, NDArray[np.int64]]:
+def _owners_of(specs: Sequence[ProcessSpec]) -> dict[str, Ints]:
     """Return the process of each task and edge that leaves, and places of tasks."""
     tasks = []
     edges = []

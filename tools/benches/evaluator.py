@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from emu.array_types import Ints
 from emu.prediction.core import lib, new_room, pointer, room_in
 from emu.prediction.placement.candidates import common_draws
 from emu.prediction.placement.search import SearchOptions, search_run
 from emu.prediction.placement.space import PlacementResult
 from emu.prediction.scheduling import rate_policy
 from emu.prediction.scheduling.compiled_problem import (
-    Ints,
     check_machines,
     job_arrays,
     plain,

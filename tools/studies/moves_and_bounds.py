@@ -24,6 +24,7 @@ from itertools import combinations
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.errors import PlacementError
 from emu.prediction.core import lib, pointer
 from emu.prediction.placement import best_placement, place
@@ -31,7 +32,6 @@ from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.moves import Neighbour
 from emu.prediction.placement.space import Space
 from emu.prediction.placement.symmetry import find_symmetry, hub_followers
-from emu.prediction.scheduling.compiled_problem import Ints
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.problem.fields.cluster_section import ClusterSection

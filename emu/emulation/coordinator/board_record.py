@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Ints
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.frame_layout import BOARD_ROWS
 from emu.prediction.core import ffi, lib, pointer, structure
@@ -52,7 +51,7 @@ class BoardRecord:
         """Have room for a segment of every edge on every board."""
         self._keep_room(self.core.count * self._edges)
 
-    def note(self, board: RateBoard, edges: NDArray[np.int64], count: int) -> None:
+    def note(self, board: RateBoard, edges: Ints, count: int) -> None:
         """Note what a board shows of the first ``count`` of some edges."""
         self._keep_room(count)
         lib.read_board(
@@ -63,7 +62,7 @@ class BoardRecord:
         )
         self.core.shown += count
 
-    def rows(self) -> NDArray[Any]:
+    def rows(self) -> Array:
         """Return the segments, in the order in which they came."""
         return self._rows[: self.core.shown].copy()
 

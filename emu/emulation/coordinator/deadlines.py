@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.emulation.coordinator.desk import Desk
 from emu.errors import DeadlineExceeded
 from emu.prediction.scheduling import Scheduler
-from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Problem
 
 #: Lines of a message, and names of a list: those of a large job are hundreds.

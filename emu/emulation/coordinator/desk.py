@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.emulation.wire.notes import unpack_ends
 from emu.errors import NodeMisbehaved
 from emu.prediction.core import Record, ffi, lib
 from emu.prediction.scheduling import RateSegments, Scheduler
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.prediction.scheduling.state import ROOM
 from emu.problem import Job, Problem
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Records
 from emu.emulation.coordinator.board_record import BoardRecord
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.rate_record import RateRecord
@@ -43,7 +43,7 @@ class EmulatedRun:
     perturbed: Realization
     """Times and volumes with all that came late added to them: the simulation of these
     is the run itself."""
-    arrivals: NDArray[np.float64]
+    arrivals: Floats
     """Run time at which the last byte of (edge, iteration) came; NaN where none did."""
     reports: list[Report]
     """Figures of every task that reported any."""
@@ -51,21 +51,21 @@ class EmulatedRun:
     """Arrays that tasks handed over at the end, by task name."""
     statistics: dict[str, dict[str, Any]]
     """Statistics of every process, as it counted them."""
-    sent: NDArray[np.void]
-    received: NDArray[np.void]
-    connections: NDArray[np.void]
-    waits: NDArray[np.void]
+    sent: Records
+    received: Records
+    connections: Records
+    waits: Records
     """Rows of `frame_layout`: every frame, by sender and by receiver; states of the
     senders' connections, and waits at receivers."""
-    late: NDArray[np.float64]
+    late: Floats
     """Run seconds by which (task, iteration) ended after its profiled time."""
-    cpu: NDArray[np.float64]
+    cpu: Floats
     """CPU seconds of computation of (task, iteration)."""
-    began: NDArray[np.float64]
+    began: Floats
     """Run time at which (task, iteration) says that it began to compute, else NaN."""
-    board: NDArray[np.void]
+    board: Records
     """Rows that senders of this host found on their rate board (`BOARD_ROWS`)."""
-    turns: NDArray[np.float64]
+    turns: Floats
     """Long turns of the coordinator, as `TurnLog.rows` returns them."""
     hosts: list[dict[str, Any]]
     """Descriptions of the hosts, as their agents reported them."""
@@ -78,7 +78,7 @@ class EmulatedRun:
     its time."""
 
     @property
-    def late_work(self) -> NDArray[np.float64]:
+    def late_work(self) -> Floats:
         """Seconds of ``late`` in which the machine of (task, iteration) worked."""
         schedule = self.schedule
         end = schedule.task_end
@@ -132,7 +132,7 @@ class Answers:
         with _blame(name):
             self._parts[name].add(part)
 
-    def note_missing(self, missing: NDArray[np.int64]) -> None:
+    def note_missing(self, missing: Ints) -> None:
         """Note how many rates of each edge never came to the board of its sender.
 
         A sender finds this when the next one comes: of the last rate it knows nothing.
@@ -153,7 +153,7 @@ class Answers:
                 arrays[name] = parts.arrays()
         return arrays
 
-    def frames(self) -> dict[str, NDArray[np.void]]:
+    def frames(self) -> dict[str, Records]:
         """Return the rows of every kind of `ROWS`, by its name."""
         return {
             kind: np.frombuffer(bytes(self._rows[kind]), layout)

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats
 from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.wire.encoding import encode_message
@@ -55,7 +55,7 @@ def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
 def process_task(
     problem: Problem,
     task: int,
-    times: NDArray[Any] | None,
+    times: Array | None,
     cuts: CutPlan | None = None,
 ) -> ProcessTask:
     """Return one task as its process runs it."""
@@ -92,7 +92,7 @@ def process_task(
 def receive_sizes(
     problem: Problem,
     members: Sequence[int],
-    volumes: NDArray[np.float64],
+    volumes: Floats,
     settings: RunSettings,
 ) -> list[int]:
     """Return the buffers that a process takes before the run, real bytes each.
@@ -188,7 +188,7 @@ def _check_each(settings: Mapping[str, Any], owner: str, system: object) -> None
 
 def host_of_machines(
     problem: Problem,
-    volumes: NDArray[np.float64],
+    volumes: Floats,
     cores: Mapping[str, int],
     stated: Mapping[str, str],
 ) -> list[str]:
@@ -231,9 +231,7 @@ def host_of_machines(
     return [host_of[name] for name in machines]
 
 
-def _machine_weights(
-    problem: Problem, volumes: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _machine_weights(problem: Problem, volumes: Floats) -> Floats:
     """Return of every machine its share of the payload, and of the processes."""
     job = problem.job
     machine_of = problem.placement.machine_of

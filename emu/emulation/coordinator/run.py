@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
+from emu.array_types import Floats
 from emu.emulation.coordinator.company import members_of, runner_of
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
@@ -205,7 +203,7 @@ class Coordinator:
         answers: Answers,
         startup: dict[str, float],
         wall: float,
-        turns: NDArray[np.float64],
+        turns: Floats,
     ) -> EmulatedRun:
         recorder = self._recorder
         schedule = recorder.schedule()

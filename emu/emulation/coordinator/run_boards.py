@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Ints
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.outcome import Recorder
@@ -82,10 +83,10 @@ class RunBoards:
                 is_local = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(column[is_local] for column in columns))
 
-    def missing_rates(self) -> NDArray[np.int64]:
+    def missing_rates(self) -> Ints:
         """Return per edge how many segments never came to the boards of this host."""
         published_counts = self._desk.published
-        missing: NDArray[np.int64] = np.zeros_like(published_counts)
+        missing: Ints = np.zeros_like(published_counts)
         if self._nics is not None:  # each gets those of its machine
             return missing
         for agent in self._membership.agents:

@@ -6,8 +6,8 @@ from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.emulation.network.clock import RunClock
 from emu.host.this_host import this_host
 from emu.prediction.core import ffi, lib
@@ -72,7 +72,7 @@ class TurnLog:
             self._file.close()
             self.core.fd = -1
 
-    def rows(self, clock: RunClock) -> NDArray[np.float64]:
+    def rows(self, clock: RunClock) -> Floats:
         """Return begin and end in run time, and waits before and within, run seconds.
 
         Shape (turns, 4).

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host
 from emu.prediction.core import ffi, lib
@@ -292,7 +292,7 @@ class RunClock:
         since = self._start + emulated * self.time_scale - line.offset - line.at
         return line.at + since / (1.0 + line.drift)
 
-    def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
+    def run_times(self, walls: Floats) -> Floats:
         """Return the emulated times of readings, each as it was counted then."""
         starts = np.array([line.at for line in self._lines])
         offsets = np.array([line.offset for line in self._lines])
@@ -301,7 +301,7 @@ class RunClock:
         lines = np.maximum(lines, 0)
         since = np.where(np.isfinite(walls), walls - starts[lines], 0.0)
         ahead = offsets[lines] + drifts[lines] * since
-        times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
+        times: Floats = (walls + ahead - self._start) / self.time_scale
         return times
 
 

@@ -7,11 +7,11 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.network.clock import awake_timeout
 from emu.emulation.network.send_log import FrameLog
 from emu.emulation.shaping import LEAST_MEMORY
@@ -154,7 +154,7 @@ class Handoff:
     def send(
         self,
         iteration: int,
-        payload: Mapping[str, NDArray[Any]],
+        payload: Mapping[str, Array],
         **_options: bool,
     ) -> asyncio.Future[None]:
         """Deliver a payload; the future is done.
@@ -185,7 +185,7 @@ class Delivery:
 
     edge: int
     iteration: int
-    payload: Mapping[str, NDArray[Any]]
+    payload: Mapping[str, Array]
     """Arrays in pooled memory (or the sender's own, within a process): valid until
     `release`. None where a sink has taken them."""
     arrived: float

@@ -14,10 +14,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
+from emu.array_types import Array
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tls import TlsSocket
 from emu.emulation.wire.encoding import encode_data
@@ -111,7 +109,7 @@ class OutEdge:
     def send(
         self,
         iteration: int,
-        payload: Mapping[str, NDArray[Any]],
+        payload: Mapping[str, Array],
         *,
         shaped: bool,
     ) -> asyncio.Future[float]:

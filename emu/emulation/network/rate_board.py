@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emu.array_types import Array
 from emu.emulation.network.clock import ClockLine
 from emu.emulation.shaping import RateSegment
 from emu.host.this_host import this_host
@@ -56,7 +57,7 @@ class RateBoard:
         self._writable = writable
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._memory = mmap.mmap(fd, 0, access=access)
-        self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
+        self._entries: Array = np.frombuffer(self._memory, _ENTRY)
         self.edges = len(self._entries) - 1
         #: For the core, which reads it as `read` does; it lives as long as the board.
         self.address = ffi.from_buffer("BoardEntry[]", self._memory)
@@ -123,7 +124,7 @@ class RateBoard:
         return RateSegment(iteration, carried_bytes, rate, since)
 
     @property
-    def entries(self) -> NDArray[Any]:
+    def entries(self) -> Array:
         """Entries of all edges, and of the clock in the last row."""
         return self._entries
 
@@ -202,7 +203,7 @@ class CoreSegments:
         self.edge = np.ascontiguousarray(edges, np.int64)
         count = self.edge.size
 
-        def column(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
+        def column(values: ArrayLike, dtype: type[Any]) -> Array:
             array = np.ascontiguousarray(values, dtype)
             return array if array.size == count else np.full(count, array)
 

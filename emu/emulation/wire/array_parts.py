@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import ResultPart, StatePart
 
 Part: TypeAlias = ResultPart | StatePart
-Arrays: TypeAlias = dict[str, NDArray[Any]]
+Arrays: TypeAlias = dict[str, Array]
 PART = 256 * 1024  # bytes of an array per message
 
 
-def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Fields]:
+def parts_of(arrays: Mapping[str, Array]) -> Iterator[Fields]:
     """Yield the fields of the messages that carry some arrays, in order."""
     for name, array in arrays.items():
         data = array.tobytes()
@@ -34,7 +34,7 @@ def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Fields]:
 def state_parts(
     task: str,
     iteration: int,
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, Array],
 ) -> list[StatePart]:
     """Return the messages that carry the state of a task before an iteration."""
     pieces = list(parts_of(arrays))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.wire.decoding import (
     check_length,
     check_prefix,
@@ -272,7 +273,7 @@ class DataReader:
         if core.checksum != core.stated:
             raise MalformedFrame("a frame was altered on its way")
 
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, Array] = {}
         if self._sink is None:
             arrays = _arrays_in(self._body, self._tensors())
             sizes = {name: array.nbytes for name, array in arrays.items()}
@@ -322,11 +323,11 @@ def _judged_tensors(header: DataHeader) -> Iterator[_Tensor]:
 def _arrays_in(
     body: memoryview,
     tensors: Iterable[_Tensor],
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     arrays = {}
     offset = 0
     for name, dtype, shape in tensors:
-        array: NDArray[Any] = np.ndarray(shape, dtype, buffer=body, offset=offset)
+        array: Array = np.ndarray(shape, dtype, buffer=body, offset=offset)
         arrays[name] = array
         offset += array.nbytes
     return arrays

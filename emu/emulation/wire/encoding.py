@@ -8,8 +8,8 @@ from typing import Any
 import msgpack
 import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.emulation.wire.frame_layout import CHECKSUM, DTYPES, Kind, Seal, prefix_of
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -33,7 +33,7 @@ def encode_message(
 def encode_data(
     edge: int,
     iteration: int,
-    payload: Mapping[str, NDArray[Any]],
+    payload: Mapping[str, Array],
     *,
     shaped: bool = False,
 ) -> tuple[memoryview, ...]:

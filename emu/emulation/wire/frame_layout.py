@@ -28,7 +28,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
+
+from emu.array_types import Array
 
 MAGIC = b"emuF"
 VERSION = 5
@@ -174,7 +175,7 @@ class Frame(NamedTuple):
     edge: int
     iteration: int
     shaped: bool
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, Array]
     sizes: dict[str, int]
     volume: int
     overhead: int

@@ -20,8 +20,8 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from emu.array_types import Array
 from emu.errors import DataError
-from emu.graph_data.array_types import Array
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read

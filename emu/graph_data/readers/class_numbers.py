@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from emu.array_types import Array, Mask, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Mask, SmallInts
 
 
 def class_numbers(

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats, Ints
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Floats, Ints
 
 #: Kinds of a field; text is what is none of the others.
 INTEGER = "integer"

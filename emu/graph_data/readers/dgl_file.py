@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from emu.array_types import Array, Ints
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.readers.found_graph import FoundGraph, check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import Relation, TypedGraph, choose_types

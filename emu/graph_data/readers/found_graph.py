@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Array, Ints, Rows, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 from emu.graph_data.readers import split_arrays
 from emu.graph_data.readers.class_numbers import class_numbers

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.errors import DataError
-from emu.graph_data.array_types import Ints
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import Keys
 from emu.graph_data.readers.found_graph import FoundGraph

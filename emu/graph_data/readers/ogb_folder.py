@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Array, Ints
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.raw_graph import RawGraph, Source
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import count_left_out

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from emu.graph_data.array_types import Array
+from emu.array_types import Array
 from emu.graph_data.readers.columns import Keys
 from emu.graph_data.readers.found_graph import FoundGraph
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from emu.array_types import Array, Ints, Mask, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 
 #: Parts of a split, in the order of codes and of ``--overlap``.
 SPLIT = ("train", "valid", "test")

@@ -24,8 +24,8 @@ from typing import Any, BinaryIO, TextIO, cast
 import numpy as np
 from typing_extensions import override
 
+from emu.array_types import Array
 from emu.errors import DataError
-from emu.graph_data.array_types import Array
 from emu.graph_data.readers.columns import Column, is_number, whole
 from emu.graph_data.readers.questions import name_some
 from emu.host.input_file import open_gzip, open_input

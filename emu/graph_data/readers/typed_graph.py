@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emu.array_types import Array, Ints, Rows, SmallInts
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.class_numbers import class_numbers
 from emu.graph_data.readers.found_graph import (

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Array, Mask
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Mask
 from emu.graph_data.readers import found_graph, split_arrays
 from emu.graph_data.readers.columns import Column, whole, word_array
 from emu.graph_data.readers.questions import count_left_out

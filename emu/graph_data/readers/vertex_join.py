@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Array, Ints
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.readers.columns import column_of_ids
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import Reading, ask

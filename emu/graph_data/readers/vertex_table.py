@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from emu.array_types import Array, Mask, Rows
 from emu.errors import DataError
-from emu.graph_data.array_types import Array, Mask, Rows
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import (
     BOOLEAN,

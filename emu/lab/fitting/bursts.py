@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Floats, Ints
+from emu.array_types import Floats, Ints
 
 #: Numbers of a burst's first packet, and of the one behind its last.
 Burst: TypeAlias = tuple[int, int]

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Floats, Ints, Mask, Records
+from emu.array_types import Floats, Ints, Mask, Records
 from emu.prediction.analysis.traffic import (
     CONNECTION,
     PART,

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Mask
+from emu.array_types import Mask
 from emu.lab.fitting.conversations import Measured, Process, Unfittable
 from emu.lab.fitting.steps import NOTE, Marks, Row, Step
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Array, Floats, Ints, Mask
+from emu.array_types import Array, Floats, Ints, Mask
 from emu.prediction.analysis.traffic import Traffic
 
 #: Numbers of a machine and of a program.

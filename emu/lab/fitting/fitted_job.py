@@ -8,7 +8,7 @@ from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 
-from emu.lab.array_types import Ints
+from emu.array_types import Ints
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, Cause, FittedSteps, Own
 from emu.lab.fitting.conversations import Process
 from emu.lab.fitting.iterations import FittedIterations

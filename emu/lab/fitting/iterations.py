@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Ints
+from emu.array_types import Ints
 from emu.lab.fitting.bursts import MOST_PIECES, TOLERANCE, Burst, find_sums
 from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes, longest_run
 from emu.lab.fitting.conversations import (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from emu.lab.array_types import Ints, Mask
+from emu.array_types import Ints, Mask
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
 from emu.lab.fitting.repeats import count_turns

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Floats, Ints
+from emu.array_types import Floats, Ints
 from emu.lab.fitting.conversations import Unfittable
 
 Row: TypeAlias = Floats

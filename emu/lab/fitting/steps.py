@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Floats, Ints, Mask
+from emu.array_types import Floats, Ints, Mask
 from emu.lab.fitting.calls import Sent, find_senders
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 from emu.lab.fitting.repeats import settle

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.lab.array_types import Array
+from emu.array_types import Array
 from emu.lab.fitting.calls import Pause, Threads
 from emu.lab.fitting.causes import (
     ALWAYS,

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from emu.lab.array_types import Records
+from emu.array_types import Records
 from emu.prediction.analysis.traffic import CALL, WAIT
 
 #: Built from ``calls.c``; there is none where glibc is not.

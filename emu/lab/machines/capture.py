@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.lab.array_types import Records
+from emu.array_types import Records
 from emu.lab.machines.tap import HEADERS
 from emu.prediction.analysis.traffic import PACKET
 

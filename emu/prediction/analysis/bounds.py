@@ -28,12 +28,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.prediction.analysis.link_load import LinkContention, edges_by_port
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import (
-    Floats,
-    Ints,
     placed_layout,
     plain,
 )
@@ -139,7 +138,12 @@ class _Limit(NamedTuple):
 class _FlowTimes:
     """Heads and tails of all flows: what lies before and behind each, seconds."""
 
-    def __init__(self, problem: Problem, heads: Floats, tails: Floats) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        heads: Floats,
+        tails: Floats,
+    ) -> None:
         self._counts = np.array(problem.job.flow_counts, dtype=np.int64)
         self._heads = heads
         self._tails = tails
@@ -292,7 +296,11 @@ def _held_until_freed(
     return hold_times
 
 
-def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
+def _one_by_one(
+    head: Floats,
+    size: Floats,
+    tail: Floats,
+) -> float:
     """Return the least time of what must be served one by one, in any order."""
     forwards = _in_context(head, size, tail)
     # A schedule read backwards is one, too, with heads and tails exchanged.
@@ -300,7 +308,11 @@ def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
     return max(forwards, backwards)
 
 
-def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
+def _in_context(
+    head: Floats,
+    size: Floats,
+    tail: Floats,
+) -> float:
     """Return the best of head + sizes + tail over sets of the latest heads."""
     if not size.size:
         return 0.0

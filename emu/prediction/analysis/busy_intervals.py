@@ -9,14 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from emu.array_types import Floats, Ints, Mask
 
 if TYPE_CHECKING:
     from emu.problem import Schedule
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Marks = NDArray[np.bool_]
 
 
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
@@ -62,7 +59,7 @@ def _first_steps(nodes: Ints) -> Ints:
     return np.maximum.accumulate(first)
 
 
-def _newest_steps(is_child: Marks, first: Ints) -> Ints:
+def _newest_steps(is_child: Mask, first: Ints) -> Ints:
     """Return the newest step of a child that each step of its parent sees, or -1.
 
     ``first`` is the first step of the same parent.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
+from emu.array_types import Floats, Ints
 from emu.problem import Problem, Schedule
 
 

@@ -27,8 +27,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.prediction.analysis.link_load import LinkContention
-from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Schedule
 
 Key = TypeVar("Key")

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.prediction.analysis.critical_path import ELSEWHERE, Cause, Drift, divergences
 from emu.prediction.analysis.link_load import fluid_ends
-from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Schedule
 
 Rows = dict[tuple[int, int], Floats]

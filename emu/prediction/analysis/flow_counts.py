@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from emu.array_types import Floats, Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +51,8 @@ class FlowCounts:
 def count_flows(
     edges: int,
     iterations: int,
-    connections: NDArray[np.void],
-    waits: NDArray[np.void],
+    connections: Records,
+    waits: Records,
 ) -> FlowCounts:
     """Return the counts of every flow, from rows of `emu.emulation.wire.frame_layout`.
 

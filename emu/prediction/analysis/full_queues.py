@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.prediction.analysis.link_load import Floats
+from emu.array_types import Floats
 from emu.problem import Schedule
 
 #: Bytes of payload in a packet, and seconds of its rate and packets that a queue holds.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats, Ints, Mask
 from emu.problem import Problem, RateHistory, Schedule
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Steps = tuple[Floats, Floats]
 
 # The rate through every port over time: assigned, or the mean of what moved.
@@ -249,7 +247,7 @@ class Pieces(NamedTuple):
     """Rows of the history, flow by flow."""
     rates: RateHistory
     """The history in that order, a row per piece."""
-    goes_on: NDArray[np.bool_]
+    goes_on: Mask
     """True where the next piece is of the same flow."""
     end: Floats
     """When the next piece begins, or the flow ends, seconds."""
@@ -289,7 +287,7 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     )
 
 
-def _short(values: Ints) -> NDArray[Any]:
+def _short(values: Ints) -> Array:
     """Return the same in 16 bits where they fit: a fourth of the time to sort."""
     largest = int(values.max(initial=0))
     shortest_type = np.min_scalar_type(largest)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.prediction.analysis.critical_path import (
     MOVING,
     Cause,
     ChainLink,
     critical_path,
 )
-from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation import makespan
 from emu.problem import Epoch, Job, Placement, Problem, Realization, Schedule
 from emu.problem.workloads import RELEASE

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Records
+
 if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
+    from emu.array_types import Floats, Ints
     from emu.problem import Problem
 
     Packets = NDArray[np.void]
@@ -95,9 +97,9 @@ class Traffic:
     machines)."""
     programs: tuple[str, ...]
     """Names, by number."""
-    owners: NDArray[np.void]
+    owners: Records
     """Rows of `OWNER`; ports that were never seen in use are missing."""
-    calls: NDArray[np.void] = field(default_factory=lambda: np.empty(0, CALL))
+    calls: Records = field(default_factory=lambda: np.empty(0, CALL))
     """Rows of `CALL` by beginning; none where they were not noted."""
 
 
@@ -186,7 +188,7 @@ def nic_use(
     return use
 
 
-def _end_code(rows: NDArray[np.void], end: str) -> Ints:
+def _end_code(rows: Records, end: str) -> Ints:
     """Return machine and port of one end of a connection as one number."""
     machine: Ints = rows[end].astype(np.int64)
     port = rows[f"{end}_port"]  # of 16 bits
@@ -204,7 +206,7 @@ class _Ends(NamedTuple):
     """The same two by size, so that both directions have one pair."""
 
     @classmethod
-    def of(cls, rows: NDArray[np.void]) -> _Ends:
+    def of(cls, rows: Records) -> _Ends:
         sender = _end_code(rows, "source")
         receiver = _end_code(rows, "destination")
         return cls(
@@ -219,7 +221,7 @@ class _Ends(NamedTuple):
         return np.lexsort((times, self.high, self.low))
 
 
-def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
+def messages(packets: Packets, silence: float = SILENCE) -> Records:
     """Return the messages of all connections, rows of `MESSAGE` by their first packets.
 
     Payload of one direction of a connection is one message until payload comes the
@@ -254,7 +256,7 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
     return rows[by_first]
 
 
-def answer_times(found: NDArray[np.void]) -> Floats:
+def answer_times(found: Records) -> Floats:
     """Return seconds from each message's end until its connection's next came back.
 
     NaN where the next went the same way, or there was none. ``found`` is by time, as

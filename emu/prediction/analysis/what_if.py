@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.errors import NodeLost, SchedulingError
 from emu.prediction.analysis.critical_path import Cause, ChainLink, CriticalPath
 from emu.prediction.scheduling import list_rules
-from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation.simulate import makespan
 from emu.problem import Edge, Job, Placement, Problem, Realization
 from emu.problem.workloads import RELEASE, window_of

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.prediction.core import _core
 
 __all__ = [
@@ -48,7 +49,7 @@ _KINDS = {
 _kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
-def pointer(array: NDArray[Any]) -> Any:
+def pointer(array: Array) -> Any:
     """Return a pointer to the entries of ``array``, which it keeps; NULL for none.
 
     Raises ValueError when the array is not contiguous, or of a type that the core does
@@ -118,7 +119,7 @@ def view(
     start: Any,
     count: int,
     dtype: type[Any],
-) -> NDArray[Any]:
+) -> Array:
     """Return the array that the core has laid out at ``start`` within ``memory``."""
     if count == 0:
         return np.empty(0, dtype)

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.errors import DataError, ScenarioError, SchedulingError
 from emu.host.files import cache_home
 from emu.names import printable
-from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Problem, Realization, Schedule
 
 PROGRAM = Path(__file__).with_name("dag.cc")

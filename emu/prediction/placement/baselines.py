@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.packing import Packing, infeasibility
 from emu.prediction.placement.space import Space
-from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Cluster, Job, Placement
 from emu.problem.machine import format_amount, name_amount
 

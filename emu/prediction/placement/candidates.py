@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.prediction.core import lib, new_room, pointer, room_in, structure
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import (
-    Floats,
-    Ints,
     JobArrays,
     Layout,
     check_machines,

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Mask
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
 from emu.prediction.placement.packing import (
@@ -21,12 +21,10 @@ from emu.prediction.placement.packing import (
     stands_once,
 )
 from emu.prediction.placement.space import Space
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 
 #: (sampler, worker), as positions in ``Job.tasks``.
 Pairs: TypeAlias = Sequence[tuple[int, int]]
-Mask: TypeAlias = NDArray[np.bool_]
 
 
 def colocate(space: Space, pairs: Pairs) -> Ints | None:

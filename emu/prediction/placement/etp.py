@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.errors import InfeasiblePlacement
 from emu.prediction.core import Record, lib, pointer, structure
 from emu.prediction.placement.baselines import fill
@@ -20,7 +21,6 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Progress, Space
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Profile
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from emu.prediction.scheduling.compiled_problem import Floats
+from emu.array_types import Floats
 from emu.problem import Cluster, Job
 from emu.problem.placement import slowness
 

@@ -13,12 +13,11 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Mask
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.core import lib, pointer
 from emu.prediction.placement.space import Space
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 from emu.problem.machine import format_amount, name_amount
 
@@ -433,7 +432,7 @@ class Solution(NamedTuple):
 def minimise(
     costs: Floats,
     upper: Floats,
-    is_whole: NDArray[np.bool_],
+    is_whole: Mask,
     rows: Iterable[Row],
     *,
     nodes: int = 0,

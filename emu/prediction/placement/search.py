@@ -8,6 +8,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.core import Record, lib, pointer
 from emu.prediction.placement.baselines import deal_out, draw_machines, fill
@@ -23,7 +24,6 @@ from emu.prediction.placement.etp import REMEMBERED, STRIDE, new_chain
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Progress, Space
 from emu.prediction.placement.symmetry import find_symmetry, team_arrays
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.prediction.scheduling.policies import policy_named
 from emu.problem import Cluster, Job, Placement, Realization
 

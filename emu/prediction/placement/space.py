@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.names import html_table
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 from emu.problem.placement import slot_teams
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.prediction.core import Record
 from emu.prediction.placement.space import Space
-from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Realization
 
 Teams = tuple[tuple[int, tuple[int, ...]], ...]

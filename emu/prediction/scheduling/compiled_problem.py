@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats, Ints
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.rate_policies import RATE_POLICIES, Policy
 from emu.prediction.scheduling.policies import OwnRates
@@ -22,9 +22,6 @@ from emu.problem import Cluster, Job, Problem
 from emu.problem.links import IN
 from emu.problem.placement import slots_on, slowness
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Array = NDArray[Any]
 Made = TypeVar("Made")
 
 
@@ -169,7 +166,10 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     return _jobs.get(sources, policy.code, make)
 
 
-def placed_layout(problem: Problem, policy: Policy) -> Layout:
+def placed_layout(
+    problem: Problem,
+    policy: Policy,
+) -> Layout:
     """Return the layout of ``problem``, that of last time if it lives.
 
     Raises ValueError as `Layout`.

@@ -9,13 +9,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array, Floats, Ints
 from emu.errors import SchedulingError
 from emu.prediction.core import ffi, lib, pointer, structure
 from emu.prediction.scheduling.compiled_problem import (
-    Floats,
-    Ints,
     placed_layout,
     plain,
 )
@@ -321,7 +319,11 @@ class Scheduler:
         own_rule = self._layout.job.own
         return own_rule is not None or self.state.is_tuned
 
-    def check(self, outcome: int, ends: Any) -> None:
+    def check(
+        self,
+        outcome: int,
+        ends: Any,
+    ) -> None:
         """Raise what went wrong in a call of the core that took some ends in.
 
         ``outcome``: what the call returned. Raises SchedulingError when an end was not
@@ -397,7 +399,11 @@ class Scheduler:
         newest: Ints = self._board.iteration
         return newest
 
-    def services_of(self, edges: Ints, time: float) -> Floats:
+    def services_of(
+        self,
+        edges: Ints,
+        time: float,
+    ) -> Floats:
         """Return the bytes that the fluids of the active flows of edges have served.
 
         The rates of the last settling go on until ``time``, which may be before the
@@ -438,7 +444,12 @@ class Scheduler:
         )
         return f"{ffi.string(sentence).decode()}: {item[0]}" if sentence else ""
 
-    def _why_not(self, task: int, edge: int, iteration: int) -> str:
+    def _why_not(
+        self,
+        task: int,
+        edge: int,
+        iteration: int,
+    ) -> str:
         """Return why this cannot have ended."""
         state = self.state
         if task >= 0:
@@ -476,6 +487,6 @@ def _ends_of(ends: Sequence[End]) -> Any:
     )
 
 
-def _rows(count: int, *columns: NDArray[Any]) -> list[tuple[Any, ...]]:
+def _rows(count: int, *columns: Array) -> list[tuple[Any, ...]]:
     lists = [column[:count].tolist() for column in columns]
     return list(zip(*lists, strict=True))

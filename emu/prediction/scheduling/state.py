@@ -16,14 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Floats, Ints
 from emu.prediction.core import Record, ffi, lib, new_room, pointer, room_in, view
-from emu.prediction.scheduling.compiled_problem import (
-    Floats,
-    Ints,
-    JobArrays,
-    Layout,
-    plain,
-)
+from emu.prediction.scheduling.compiled_problem import JobArrays, Layout, plain
 from emu.problem import Job, Realization
 
 

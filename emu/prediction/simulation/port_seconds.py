@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.prediction.core import view
-from emu.prediction.scheduling.compiled_problem import Floats, Layout
+from emu.prediction.scheduling.compiled_problem import Layout
 from emu.problem import Problem
 
 

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from emu.array_types import Floats
 from emu.errors import SchedulingError
 from emu.prediction.core import Record, ffi, lib, pointer
 from emu.prediction.rate_policies import PORTFOLIO, RATE_POLICIES
 from emu.prediction.scheduling import policy_named
-from emu.prediction.scheduling.compiled_problem import Floats, placed_layout, plain
+from emu.prediction.scheduling.compiled_problem import placed_layout, plain
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import (
     State,

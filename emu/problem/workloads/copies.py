@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import Cluster, Edge, Job, Placement, Task
 
 #: Kind and program of the tasks that take copies.
@@ -91,9 +91,9 @@ def without_copies(job: Job) -> Job:
 
 def count_copy_bytes(
     job: Job,
-    sizes: Mapping[str, NDArray[np.float64]],
+    sizes: Mapping[str, Floats],
     every: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return bytes of (copies' edge, iteration), by ``sizes`` of states before it."""
     first = len(without_copies(job).edges)
     edges = job.edges[first:]

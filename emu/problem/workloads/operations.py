@@ -14,13 +14,12 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import RECEIVE, steps_of
 from emu.problem.workloads.model_shapes import SampleCounts
 
-Floats: TypeAlias = NDArray[np.float64]
 #: Operation -> its amount: a number, or one per iteration or mini-batch.
 Amounts: TypeAlias = Mapping[str, Any]
 

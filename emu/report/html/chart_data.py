@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints
 from emu.errors import DataError
 from emu.host.input_file import read_text
 from emu.prediction.analysis.critical_path import critical_path
@@ -31,8 +31,6 @@ CURVE_POINTS = 10_000
 
 #: Data of charts, as ``assets/`` reads it.
 Charts: TypeAlias = dict[str, Any]
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 
 
 def chart_data(run: RecordedRun) -> Charts:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Group
 from rich.table import Table
 
+from emu.array_types import Array, Ints, Records
 from emu.errors import DataError
 from emu.prediction.analysis.traffic import (
     PACKET,
@@ -161,9 +160,9 @@ class Talks:
 
     tasks: list[Charts]
     """Programs on machines, as the page's script takes them."""
-    found: NDArray[np.void]
+    found: Records
     """Messages by time, the largest where there are too many to draw."""
-    edge: NDArray[np.int64]
+    edge: Ints
     """By message, a position in ``edges``."""
     edges: list[tuple[int, int, str]]
     """Positions of two tasks, and what this direction is called."""
@@ -173,7 +172,7 @@ def lab_data(
     lab: LabResult,
     traffic: Traffic,
     talks: Talks,
-    samples: Mapping[str, NDArray[Any]],
+    samples: Mapping[str, Array],
 ) -> Charts:
     """Return machines, programs, messages, and curves of NICs, losses and waits."""
     seconds = duration_of(lab)
@@ -241,7 +240,7 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
     ports = 2 * ends + np.arange(2)  # out of the source, into the destination
     port = ports.ravel()
     numbers = np.arange(len(rows))
-    message: NDArray[np.int64] = np.repeat(numbers, 2)
+    message: Ints = np.repeat(numbers, 2)
 
     first = rows["first"]
     last = rows["last"]
@@ -298,9 +297,7 @@ def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
     )
 
 
-def _tasks(
-    runs: list[LabResult], traffic: Traffic
-) -> tuple[list[Charts], NDArray[np.int64]]:
+def _tasks(runs: list[LabResult], traffic: Traffic) -> tuple[list[Charts], Ints]:
     """Return the programs, with one unknown per machine, and the owner of each port."""
     names = traffic.machines
     tasks = []
@@ -356,9 +353,7 @@ def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
     return ports
 
 
-def _counts(
-    machines: Sequence[str], samples: Mapping[str, NDArray[Any]]
-) -> Iterator[Charts]:
+def _counts(machines: Sequence[str], samples: Mapping[str, Array]) -> Iterator[Charts]:
     """Yield plots of what was counted: by title and unit, curves with their names.
 
     Without curves that are nothing but zero.
@@ -398,9 +393,7 @@ def _counts(
         }
 
 
-def _list_nics(
-    machines: Sequence[str], counts: NDArray[Any]
-) -> Iterator[tuple[str, NDArray[Any]]]:
+def _list_nics(machines: Sequence[str], counts: Array) -> Iterator[tuple[str, Array]]:
     """Yield the counts of every NIC and way; shape (times, 2, machines)."""
     for number, name in enumerate(machines):
         for row, direction in enumerate(("out", "in")):

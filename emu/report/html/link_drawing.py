@@ -15,8 +15,8 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.problem import Cluster, Schedule
 from emu.runs.result import Row, port_rows
 from emu.units import format_duration, format_rate, format_size
@@ -47,7 +47,6 @@ class Node(NamedTuple):
 
 if TYPE_CHECKING:
     Ends = tuple[Node, Node]
-    Floats = NDArray[np.float64]
 
 
 def _join_ends(cluster: Cluster) -> tuple[list[int], dict[int, set[int]]]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Mask, SmallInts
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.sampling import Ids, Positions, relabel
@@ -34,7 +34,7 @@ class Share:
     """Vertex at the beginning of every edge that it adds up."""
     ends: Ids
     """Place among ``destinations`` of every edge's end; they ascend."""
-    adds_own: NDArray[np.bool_]
+    adds_own: Mask
     """True for each of the destinations whose own row is added as well."""
 
     @cached_property
@@ -56,7 +56,7 @@ def computing(strategy: str, home: int, machines: int) -> range:
 
 def split(
     batch: SampledBatch,
-    owner: NDArray[np.int32],
+    owner: SmallInts,
     strategy: str,
     machine: int,
 ) -> tuple[Positions, Share]:

@@ -8,14 +8,11 @@ the machines' means, which is another model; here every edge weighs as much as a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.systems.apt.shares import Share
-
-Array = NDArray[Any]
 
 
 def add_rows(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, count_job, open_for
 from emu.problem import Job, Task
@@ -156,7 +155,7 @@ class CountedJob:
             sizes += PLACE_BYTES * places
         return sizes
 
-    def operations(self, volumes: NDArray[np.float64]) -> Operations:
+    def operations(self, volumes: Floats) -> Operations:
         """Return the operations of the job; volumes as of `volumes` and credits."""
         job = self.job
         operations = Operations(job)

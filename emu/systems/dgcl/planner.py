@@ -16,7 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Ints: TypeAlias = NDArray[np.int64]
+from emu.array_types import Floats, Ints, Mask
+
 Devices: TypeAlias = NDArray[np.int32]
 #: (Stage, sender, receiver, vertices in ascending order).
 RowTransfer: TypeAlias = tuple[int, int, int, Ints]
@@ -26,7 +27,7 @@ MOST_DEVICES = 62
 _NO_ROWS = np.empty(0, np.int64)
 
 
-def _includes(sets: Ints, device: int) -> NDArray[np.bool_]:
+def _includes(sets: Ints, device: int) -> Mask:
     """Return True for every set, bit by bit, that a device is in."""
     bits = sets >> device & 1
     return np.asarray(bits == 1)
@@ -44,7 +45,7 @@ class Topology:
     """Number of devices."""
     links: tuple[str, ...]
     """Names."""
-    capacities: NDArray[np.float64]
+    capacities: Floats
     """Rows, or bytes, per second of each link; shape (links,)."""
     routes: Mapping[tuple[int, int], Sequence[int]]
     """(Sender, receiver) -> positions of links; a pair that is absent is not joined."""
@@ -89,7 +90,7 @@ class Topology:
         return np.array(flat, np.int32)
 
     @cached_property
-    def reachable(self) -> NDArray[np.bool_]:
+    def reachable(self) -> Mask:
         """True where a device reaches another over any number of links."""
         # The closure of Warshall: devices are 62 at most.
         reach = np.eye(self.devices, dtype=bool)

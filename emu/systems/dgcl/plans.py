@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.errors import DataError
 from emu.graph_data import WholeGraph, open_layers
 from emu.graph_data.prepared import (
@@ -27,7 +28,6 @@ from emu.systems import JobSettings, Settings
 from emu.systems.dgcl.planner import (
     Devices,
     GatherPlan,
-    Ints,
     Needs,
     PlanError,
     Topology,

@@ -12,16 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Ints, Mask
 from emu.prediction.core import lib, pointer, structure
-from emu.systems.dgcl.planner import (
-    GatherPlan,
-    Ints,
-    Needs,
-    PlanError,
-    Topology,
-)
+from emu.systems.dgcl.planner import GatherPlan, Needs, PlanError, Topology
 
 #: Of so many devices every set is looked at: 1,022 cuts.
 _FEW = 10
@@ -113,7 +107,7 @@ def _groups(needs: Needs, most: int) -> tuple[Ints, Ints]:
     return group_of, order[opens]
 
 
-def _sort_alike(needs: Needs) -> tuple[Ints, NDArray[np.bool_]]:
+def _sort_alike(needs: Needs) -> tuple[Ints, Mask]:
     """Return rows by owner and readers, and where the first of equal ones stands."""
     # Stable: equal rows stay in the order of their vertices.
     order = np.lexsort((needs.readers, needs.owners))

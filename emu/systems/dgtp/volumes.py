@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from emu.array_types import Ints
 from emu.graph_data import Dataset, count_job
-from emu.graph_data.array_types import Ints
 from emu.problem import Job
 from emu.problem.workloads import SampleCounts, model_shapes, shard_sizes
 from emu.problem.workloads.all_reduce import (

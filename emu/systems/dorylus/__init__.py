@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.problem import Job
 from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emu.systems.system import Holders, Lengths, Results
 
 
-def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
+def _collect_parameters(job: Job, results: Results) -> Array:
     from emu.training.interval_layers import flat_weights  # noqa: PLC0415 - numpy
 
     weights = [results[name]["weights"] for name in _holders(job)]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Ints, Mask
 from emu.problem import Job, Schedule
 from emu.systems import Floats
 from emu.systems.dorylus.steps import TENSORS
@@ -34,7 +35,6 @@ LATE = "late"
 _KEEP = 0.95
 #: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
 _Key: TypeAlias = tuple[str, int, int, int]
-Ints: TypeAlias = NDArray[np.int64]
 #: Interval, and number of its tensor task.
 TensorTask: TypeAlias = tuple[int, int]
 
@@ -210,7 +210,7 @@ def _ends_of(job: Job, position: int) -> NDArray[np.str_]:
     return np.resize(ends, job.iterations)
 
 
-def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
+def epochs_of_edge(job: Job, edge: int) -> Mask:
     """Return in which epochs an edge carries what it does, of lambdas that may die.
 
     A lambda that dies sends nothing, one that is too late its gradient alone.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Ints
 from emu.problem import Schedule
 from emu.systems import Floats
 from emu.systems.dorylus.deaths import Relaunches, relaunches
@@ -69,7 +69,7 @@ def quota_lines(schedule: Schedule) -> Iterator[str]:
         )
 
 
-def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
+def ages_of_reads(schedule: Schedule) -> Ints:
     """Return by how many epochs every value is older than the gather that reads it.
 
     What no epoch has made yet is left out; none are returned where all are waited for.

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 from typing_extensions import override
 
+from emu.array_types import Floats
 from emu.problem.fields.quantities import (
     Duration,
     DurationPerDevice,
@@ -135,7 +135,7 @@ class SlowLambdasSection(Section):
     spread: Literal["constant", "exponential"] = "constant"
     """``exponential``: 1 plus an exponential variable of mean factor - 1."""
 
-    def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def factors(self, seed: int, shape: tuple[int, ...]) -> Floats:
         """Return factors of (lambda, epoch); epochs that follow change none before."""
         # Drawn epoch by epoch, so that a longer job has the same ones first.
         lambdas, epochs = shape

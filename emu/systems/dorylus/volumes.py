@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Ints
 from emu.problem import Job, Task
 from emu.problem.workloads.operations import Amounts, LayerWork, Operations
 from emu.systems import Floats, JobSettings, Times
@@ -355,7 +355,7 @@ def _works(
     return works
 
 
-def _relative(sizes: NDArray[np.int64]) -> Floats:
+def _relative(sizes: Ints) -> Floats:
     """Return sizes over their mean, 1 where all are 0."""
     mean = float(sizes.mean())
     if not mean:

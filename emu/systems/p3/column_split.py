@@ -14,15 +14,16 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import SmallInts
 from emu.graph_data import Dataset
 from emu.problem.workloads import layer_shapes
 from emu.systems import JobSettings
 from emu.training.layers import LAYERS, as_tensor, make_blocks
 
 if TYPE_CHECKING:
-    from emu.training.layers import Array, Block, EdgeEnds, Tensor
+    from emu.array_types import Array
+    from emu.training.layers import Block, EdgeEnds, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,7 @@ class ColumnSplit:
         weights = torch.zeros(size, dtype=gradient.dtype, requires_grad=True)
         part = self._linear(weights, block, rows)
         (of_weights,) = torch.autograd.grad(part, weights, gradient)
-        array: NDArray[Any] = of_weights.numpy()
+        array: Array = of_weights.numpy()
         return array
 
     def _linear(self, weights: Tensor, block: Block, rows: Array) -> Tensor:
@@ -142,7 +143,7 @@ class ColumnSplit:
         sizes: Sequence[int],
         edges: Sequence[EdgeEnds],
         summed: Array,
-        labels: NDArray[np.int32],
+        labels: SmallInts,
         share: float = 1.0,
     ) -> ForwardPass:
         """Return the rest of the forward pass of one mini-batch.

@@ -7,7 +7,7 @@ number, and all parameters of the other layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
 from emu.systems.system import parameter_bytes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from emu.array_types import Array
     from emu.systems.system import Lengths, Results
 
 
@@ -52,7 +51,7 @@ def join_columns(
     job: Job,
     results: Results,
     blocks: Sequence[int],
-) -> NDArray[Any]:
+) -> Array:
     """Return all parameters, flat, from what the first machines with a block have."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch

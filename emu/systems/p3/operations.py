@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.graph_data import count_job, open_for
 from emu.problem import Job, Task
 from emu.problem.workloads import SampleCounts
@@ -69,7 +69,7 @@ def count_phases(
     builder: P3Builder,
     job: Job,
     steps: tuple[int, int],
-    volumes: NDArray[np.float64],
+    volumes: Floats,
 ) -> Operations:
     """Return the operations of the job that ``builder`` builds.
 

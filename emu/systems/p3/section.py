@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Floats
 from emu.errors import ScenarioError
 from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization
@@ -127,7 +126,7 @@ class P3JobSection(P3Keys):
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
         split = _split_of(job)
         steps = (split.first_width, split.upper)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Array
 from emu.problem import Realization
 from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import NamedEdge, part_elements
@@ -119,7 +119,7 @@ class _EdgeSizes:
     counts: Sequence[Sequence[SampleCounts]]
     model: SplitModel
 
-    def of_edge(self, edge: NamedEdge) -> float | NDArray[Any]:
+    def of_edge(self, edge: NamedEdge) -> float | Array:
         if not edge.carries:
             return 0.0
         if edge.carries == "upper":

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.trust.guards.evidence import list_hops, list_latencies, most_stated
 
 if TYPE_CHECKING:
     from emu.problem import Problem
-
-    Floats = NDArray[np.float64]
 
 
 def earliest_ends(

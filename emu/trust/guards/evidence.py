@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.array_types import Floats
+
 if TYPE_CHECKING:
     from emu.problem import Problem, Schedule
 
-    Floats = NDArray[np.float64]
     Rows = NDArray[np.void]
 
 #: Wall seconds by which the clocks of two hosts, or two readings of one, may differ.

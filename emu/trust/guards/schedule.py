@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats, Ints, Mask
 from emu.prediction.analysis.link_load import fluid_bytes, pieces
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import sound, work_of
@@ -40,10 +40,8 @@ from emu.trust.violation import (
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
 
-    Floats = NDArray[np.float64]
-    Marks = NDArray[np.bool_]
     #: Which (edge, iteration) are broken, the times that order them, and words.
-    _Fault: TypeAlias = tuple[Marks, Floats, str]
+    _Fault: TypeAlias = tuple[Mask, Floats, str]
 
 CONSTRAINTS = "constraints"
 BOUNDS = "lower bounds"
@@ -174,7 +172,7 @@ def _list_source_ends(schedule: Schedule) -> Floats:
     return ends
 
 
-def _count_frames(evidence: Evidence) -> NDArray[np.int64]:
+def _count_frames(evidence: Evidence) -> Ints:
     """Return how many frames of each (edge, iteration) came; others are left out."""
     edges, iterations = evidence.schedule.flow_end.shape
     counts = np.zeros((edges, iterations), dtype=np.int64)
@@ -266,7 +264,7 @@ def _list_unequal_notes(evidence: Evidence) -> Iterator[_Fault]:
     yield is_logged_apart, logged_sends, "was sent at another time by its sender's log"
 
 
-def _outrun(evidence: Evidence, arrivals: Floats) -> Marks:
+def _outrun(evidence: Evidence, arrivals: Floats) -> Mask:
     """Return which (edge, iteration) came before the assigned rates had carried it.
 
     Links may have room for it. What a sender did not know excuses less than half of all
@@ -345,7 +343,7 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
             return
 
 
-def _mark_shaped(evidence: Evidence) -> Marks:
+def _mark_shaped(evidence: Evidence) -> Mask:
     """Return which (edge, iteration) are flows of some bytes between machines."""
     schedule = evidence.schedule
     edge, iteration = schedule.flows().T
@@ -357,7 +355,7 @@ def _mark_shaped(evidence: Evidence) -> Marks:
 def _first_frame(
     evidence: Evidence,
     guard: str,
-    broken: Marks,
+    broken: Mask,
     times: Floats,
     words: str,
 ) -> Iterator[Finding]:
@@ -377,7 +375,7 @@ class _First(NamedTuple):
     others: int
 
 
-def _find_first(broken: Marks, times: Floats) -> _First | None:
+def _find_first(broken: Mask, times: Floats) -> _First | None:
     """Return row and iteration of the first that is broken, when, and how many more."""
     places = np.argwhere(broken)
     if not places.size:

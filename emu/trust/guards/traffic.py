@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import Floats
 from emu.prediction.analysis.busy_intervals import best_sums
 from emu.problem import Job
 from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding
-
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
 
 
 class Overflow(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from emu.array_types import Ints
 from emu.virtual.gloo_operations import Ring
 from emu.virtual.rank.layouts import Bytes
 
@@ -168,7 +168,7 @@ def reduce_at_once(parts: Sequence[Bytes], like: Tensor, operation: str) -> Byte
 
 
 @cache
-def _hops(ranks: int) -> NDArray[np.int64]:
+def _hops(ranks: int) -> Ints:
     """Return which piece of which rank comes at each hop, by hop and owner.
 
     As their places among the pieces of all ranks, shape (hops * owners,).
@@ -176,5 +176,5 @@ def _hops(ranks: int) -> NDArray[np.int64]:
     owners = np.arange(ranks)
     hops = np.arange(1, ranks + 1)
     givers = (owners - hops[:, np.newaxis]) % ranks
-    places: NDArray[np.int64] = givers * ranks + owners
+    places: Ints = givers * ranks + owners
     return places.reshape(-1)

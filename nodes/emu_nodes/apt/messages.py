@@ -8,8 +8,8 @@ place of the end. ``dnp``: ids of destinations alone, whose owner draws the edge
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.array_types import SmallInts
 from emu.errors import NodeMisbehaved
 from emu.graph_data import SampledBatch, sample_neighbours
 from emu.graph_data.sampling import Ids, relabel
@@ -141,7 +141,7 @@ def upper_batch(batch: SampledBatch) -> SampledBatch:
 
 def with_empty_block(batch: SampledBatch) -> SampledBatch:
     """Return a batch whose first layer has no edges: its sums are computed apart."""
-    nothing: NDArray[np.int32] = np.empty(0, np.int32)
+    nothing: SmallInts = np.empty(0, np.int32)
     return SampledBatch(
         vertices=batch.vertices,
         sizes=(batch.sizes[0], *batch.sizes),

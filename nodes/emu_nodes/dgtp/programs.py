@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.array_types import Mask
 from emu.errors import NodeMisbehaved
 from emu.graph_data import (
     GrowingBatch,
@@ -298,7 +298,7 @@ class Sampler(_SamplerTask):
         mini_batch = MiniBatch.of(batch, features, labels)
         return mini_batch.tensors()
 
-    def _note_figures(self, batch: SampledBatch, hits: NDArray[np.bool_]) -> None:
+    def _note_figures(self, batch: SampledBatch, hits: Mask) -> None:
         input_vertices, *_ = batch.sizes
         edges = sum(len(source) for source, _ in batch.edges)
         self._figures = {
@@ -309,7 +309,7 @@ class Sampler(_SamplerTask):
             count = hits.sum()
             self._figures["hits"] = float(count)
 
-    def _take_cached(self, vertices: Ids, features: Array) -> NDArray[np.bool_]:
+    def _take_cached(self, vertices: Ids, features: Array) -> Mask:
         """Fill in the rows that the cache has; return which they are."""
         if self._cache is None:
             return np.zeros(len(vertices), np.bool_)
@@ -328,7 +328,7 @@ class Sampler(_SamplerTask):
         self,
         vertices: Ids,
         features: Array,
-        missing: NDArray[np.bool_],
+        missing: Mask,
         inputs: Inputs,
     ) -> None:
         """Fill in the missing rows, of which every store has sent its own."""

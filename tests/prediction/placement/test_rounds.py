@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.array_types import Floats, Ints
 from emu.prediction.core import lib
 from emu.prediction.placement.search import (
     COLD,
@@ -20,7 +21,6 @@ from emu.prediction.placement.search import (
     _Run,
     search_run,
 )
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.prediction.simulation import makespan
 from emu.problem import (
     Cluster,

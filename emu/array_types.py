@@ -1,4 +1,4 @@
-"""Types of the arrays of what crossed in a lab."""
+"""Types of arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
-#: Numbers of packets or processes, and bytes.
+#: Numbers of vertices, edges, tasks or packets, counts of them, and bytes.
 Ints: TypeAlias = NDArray[np.int64]
+#: Parts, classes and positions.
+SmallInts: TypeAlias = NDArray[np.int32]
+#: Features, a row per vertex.
+Rows: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 #: Rows with named fields, as of `emu.prediction.analysis.traffic`.
 Records: TypeAlias = NDArray[np.void]
