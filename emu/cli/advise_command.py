@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -104,7 +105,8 @@ def advise_command(
         # it.
         winner = best.answer.scenario if isinstance(best, Choice) else best.scenario
         write_scenario(write, winner)
-        typer.echo(f"written to {write}; next: emu simulate {write}", err=True)
+        path = shlex.quote(str(write))
+        typer.echo(f"written to {write}; next: emu simulate {path}", err=True)
     if emit(json_target, advice.to_json()):
         terminal().print(*advice.lines(), sep="\n")
     for line in advice.remarks():

@@ -15,6 +15,7 @@ from rich.table import Table
 import emu
 from emu.cli import options
 from emu.cli.app import app, argument, option
+from emu.cli.compare_options import Compared, check_options
 from emu.cli.confirmation import confirm_row
 from emu.cli.options import JsonTarget, Overrides, emit, judge_simulated, split_words
 from emu.cli.progress import status_line
@@ -55,6 +56,7 @@ As: TypeAlias = Annotated[
 
 @app.command()
 def compare(
+    context: typer.Context,
     what: list[Path] = argument("FILE|RUN...", "A scenario, or run directories."),
     overrides: Overrides = None,
     policies: str = option(
@@ -126,14 +128,12 @@ def compare(
     """
     # To work a row by hand no other is needed.
     systems = systems or explain
-    _check_target(to, systems)
-
     _check_times(what, skip, unit)
-    if what[0].is_dir() and all(map(_is_measured, what)):
+    compared = _compared(what, systems)
+    check_options(compared, options.stated_options(context))
+    if compared is Compared.RUNS:
         _compare_runs(what, json_target, out, skip, unit)
-    elif len(what) > 1:
-        raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
-    elif systems:
+    elif compared is Compared.SYSTEMS:
         scenario = emu.load(what[0], overrides or [])
         rows = split_words(systems)
         form = form_of(form, out, to)
@@ -169,15 +169,18 @@ def compare(
         _judge_rows(base.scenario, _list_judged(candidates, placements))
 
 
+def _compared(what: Sequence[Path], systems: str) -> Compared:
+    """Return the kind of what is compared; raise ScenarioError where it is of two."""
+    if what[0].is_dir() and all(map(_is_measured, what)):
+        return Compared.RUNS
+    if len(what) > 1:
+        raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
+    return Compared.SYSTEMS if systems else Compared.VARIANTS
+
+
 def _is_measured(path: Path) -> bool:
     """Return True for a run directory, and for what was measured elsewhere."""
     return path.is_dir() or path.suffix == ".csv"
-
-
-def _check_target(to: str, systems: str) -> None:
-    """Raise ScenarioError where an accuracy is aimed at, and no system."""
-    if to and not systems:
-        raise ScenarioError("write --systems all as well", file=f"--to {to}")
 
 
 def _target_of(to: str, within: int, *, count_looks: bool) -> Target | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from emu.experiment.contest import (
     find_worst,
     read_contestants,
 )
+from emu.host.files import check_writable
 from emu.report import contest_tables
 from emu.report.terminal import terminal
 from emu.scenario.scenario_file import write_scenario
@@ -52,7 +54,9 @@ def contest(
     near: Path | None = option("FILE", "Vary speeds, times, sizes of this scenario."),
     overrides: Overrides = None,
     within: float = option("FACTOR", "With --near: each by at most so much (2).", 0.0),
-    tries: int = option("N", "Instances to try; default: 5000, 500 where slow.", 0),
+    tries: int = option(
+        "N", "Instances to try; default: 5000, 500 where slow.", 0, min=0
+    ),
     seed: int = option("N", "Of the search: the same finds the same.", 0, min=0),
     out: Path | None = option("FILE", "To write; default: contest_A_B.yaml."),
     json_target: JsonTarget = None,
@@ -78,6 +82,7 @@ def contest(
     file = out or Path(f"contest_{loser}_{winner}.yaml")
     if file.exists():
         raise ScenarioError("is there already; choose another --out", file=str(file))
+    check_writable(file)
     kind_of_sides = sides[0].kind
     start = _start(
         kind=kind_of_sides,
@@ -174,9 +179,10 @@ def _show(found: Contest[Any], file: Path, json_target: str | None) -> None:
     if flows is not None:
         console.print(flows)
 
+    path = shlex.quote(str(file))
     if found.loser.kind is Kind.SYSTEMS:
         names = f"{found.loser.name},{found.winner.name}"
-        console.print(f"written: emu compare {file} --systems {names}")
+        console.print(f"written: emu compare {path} --systems {names}")
     else:
-        console.print(f"written: emu simulate {file}, of which {found.loser.name} is")
-        console.print(f"the other: emu simulate {file} --set {found.winner.key()}")
+        console.print(f"written: emu simulate {path}, of which {found.loser.name} is")
+        console.print(f"the other: emu simulate {path} --set {found.winner.key()}")

@@ -12,6 +12,7 @@ from emu.cli import options
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.cli.progress import status_line
+from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.question import ask
 from emu.prediction.analysis.bounds import placement_gap, placement_line
@@ -43,6 +44,7 @@ def explain(
     """
     limit = options.bound_seconds(bound_time, bound=bound)
     if what.is_dir() and not has_recorded_job(what):
+        _refuse_overrides(overrides)
         run = emu.load_run(what)
         account = _of_run(run, helpful=helpful, run_code=run_code)
     else:
@@ -84,6 +86,13 @@ def explain(
         console.print(f"\n{line_of_gap}")
         content |= gap
     emit(json_target, content)
+
+
+def _refuse_overrides(overrides: Overrides) -> None:
+    """Raise ScenarioError where keys are set of a run, which has been as it was."""
+    if overrides:
+        problem = "is of a scenario, and a run has its own: leave it out"
+        raise ScenarioError(problem, file=f"--set {overrides[0]}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import typer
 
 from emu.cli.app import argument, option
 from emu.errors import ExpectationMissed, ScenarioError
-from emu.host.files import write_atomic
+from emu.host.files import check_writable, write_atomic
 from emu.units import DURATION, Quantity
 
 
@@ -26,7 +26,10 @@ def _target(target: str | None) -> str | None:
         if os.path.samestat(status, os.fstat(sys.stdout.fileno())):
             return "-"
     except (OSError, ValueError):  # a file that is not there yet
-        return target
+        pass
+    # What takes minutes would be lost at the end for a folder that is not there.
+    if target not in (None, "", "-"):
+        check_writable(Path(target))
     return target
 
 
@@ -102,6 +105,16 @@ def bound_seconds(text: str, *, bound: bool) -> float | None:
     if not (text or bound):
         return None
     return seconds(text or "10 s", "--bound-time")
+
+
+def stated_options(context: typer.Context) -> list[str]:
+    """Return the options that the command line has, as ``--seeds``, in their order."""
+    stated = []
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if source is not None and source.name == "COMMANDLINE":
+            stated.append(parameter.opts[0])
+    return stated
 
 
 def split_words(words: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from emu.cli.options import (
     ScenarioFile,
     emit,
 )
-from emu.cli.packet_options import Queues, Tcp
+from emu.cli.packet_options import Queues, Tcp, refuse_packet_options
 from emu.cli.repeat_runs import judge, read_plan, repeat_experiment
 from emu.cli.report_commands import draw
 from emu.cli.trace_times import check_trace, profile_of_trace
@@ -359,9 +360,7 @@ def check_witness(
     or it without a run (``dry``); DataError when it is not installed.
     """
     if witness is None:
-        if any(choice is not None for choice in stated):
-            problem = "are of packets: add --witness ns3"
-            raise ScenarioError(problem, file="--sharing, --congestion-control")
+        refuse_packet_options(stated, "--witness ns3")
         return lambda _: None
     if dry:
         problem = "follows a run: leave it out, or emu simulate FILE --network ns3"
@@ -499,7 +498,9 @@ def profile(
         lines = times_lines(with_times.job.times, rest)
 
     first = f"written to {out}, with {key} as measured here:"
-    console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
+    console.print(
+        first, *lines, f"next: emu simulate {shlex.quote(str(out))}", sep="\n"
+    )
 
 
 def _refuse_measuring(*, rates: bool, iterations: int | None, runs: Path) -> None:

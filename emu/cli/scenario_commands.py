@@ -7,6 +7,7 @@ that is there already, and one that cannot be read or whose parts do not fit tog
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -87,7 +88,8 @@ def init(
         # A program that is there may have been edited.
         if not copy.exists():
             write_atomic(copy, program.read_text(encoding="utf-8"))
-    typer.echo(f"written to {target}; next: emu simulate {target}")
+    path = shlex.quote(str(target))
+    typer.echo(f"written to {target}; next: emu simulate {path}")
 
 
 def _copy_lab(folder: Path, target: Path) -> None:
@@ -97,7 +99,8 @@ def _copy_lab(folder: Path, target: Path) -> None:
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
         raise ScenarioError(problem, file=str(target)) from error
-    typer.echo(f"written to {target}/; next: emu lab {target}/{scenario_file.LAB}")
+    path = shlex.quote(f"{target}/{scenario_file.LAB}")
+    typer.echo(f"written to {target}/; next: emu lab {path}")
 
 
 @app.command()
@@ -384,7 +387,8 @@ def import_workload(
     # Every value but the first of its list has a comma before it: these signs are about
     # as many as values, without reading the text again.
     is_big = sum(map(text.count, ",[{")) > MOST_VALUES or workload.edges > MOST_EDGES
-    typer.echo(f"next: emu simulate {target}{' --large' if is_big else ''}")
+    path = shlex.quote(str(target))
+    typer.echo(f"next: emu simulate {path}{' --large' if is_big else ''}")
 
 
 def _nic_of_others(workload: Workload, nic: str | None, latency: str) -> str:

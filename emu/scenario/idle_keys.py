@@ -19,6 +19,7 @@ def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
     They are no errors: who tries variants leaves them in a file.
     """
     yield from _idle_devices(scenario)
+    yield from _idle_speeds(scenario)
     yield from _idle_slots(scenario, job)
     yield from _idle_prices(scenario)
 
@@ -41,6 +42,25 @@ def _idle_devices(scenario: Scenario) -> Iterator[str]:
         yield (
             f"device {names}: no time or rate is stated for it, so that its machines "
             "take the default ones"
+        )
+
+
+def _idle_speeds(scenario: Scenario) -> Iterator[str]:
+    """Yield speeds of machines that divide nothing, as all times are stated."""
+    if scenario.profile is not None or scenario.emulation.compute == "real":
+        return
+    for *_, section in scenario.each_job():
+        if section.goes_by_speed or section.measures_worker:
+            return
+
+    machines = scenario.stated_cluster.machines
+    stated = dict.fromkeys(machine.speed for machine in machines if machine.speed != 1)
+    if stated:
+        speeds = ", ".join(f"{speed:g}" for speed in stated)
+        yield (
+            f"speed {speeds} of machines changes nothing: it is of measured times, "
+            "and these are stated; write device: WORD there, and times for it: "
+            "{default: 1 s, WORD: 2 s}"
         )
 
 

@@ -77,6 +77,8 @@ def test_one_flow_at_a_time_leaves_nothing_to_lose(folder: Path) -> None:
     ("words", "said"),
     [
         (["dgtp", "one_machine"], "two systems: train a graph: write --near FILE"),
+        (["dgtp", "p3"], "two systems: train a graph: write --near FILE"),
+        (["oes", "mrtf", "--out", "."], ".: is there already"),
         (["oes", "mrtf", "--set", "seed=1"], "--set seed=1: is of a scenario"),
         (["oes", "mrtf", "--near", "pair.yaml", "--within", "1"], "a factor above 1"),
         (["oes", "mrtf", "--within", "3"], "--within 3: is of a scenario"),
@@ -88,6 +90,24 @@ def test_what_does_not_fit_is_refused(words: list[str], said: str) -> None:
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert result.stderr.count("\n") <= 3
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contest_command, "find_worst", None)
+    for option in ("--out", "--json"):
+        refused = call("contest", "oes", "maxmin", option, "none/found")
+        assert refused.exit_code == 3
+        assert "none/found: cannot be written" in refused.stderr
+
+    refused = call("contest", "oes", "maxmin", "--tries", "-5")
+    assert refused.exit_code == 2
+
+
+def test_the_commands_that_are_printed_can_be_copied() -> None:
+    result = call("contest", "fifo", "oes", "--tries", "50", "--out", "worst case.yaml")
+    assert "written: emu simulate 'worst case.yaml', of which fifo is" in result.stdout
 
 
 def test_repeats_are_of_runs_over_sockets_and_of_both_sides(

@@ -111,6 +111,12 @@ def test_trace(run: Path) -> None:
     assert len(trace_reader.read(run / "trace.json").processes) == 4
 
 
+def test_a_run_is_explained_as_it_was(run: Path) -> None:
+    refusal = call("explain", run, "--set", "job.iterations=9")
+    assert refusal.exit_code == 2
+    assert "--set job.iterations=9: is of a scenario" in refusal.output
+
+
 def test_what_would_help_is_of_the_page(run: Path) -> None:
     refusal = call("report", run, "--as", "trace", "--explain")
     assert refusal.exit_code == 2

@@ -67,6 +67,17 @@ def test_a_device_of_one_of_several_jobs_is_no_idle_one() -> None:
         assert len(remarks_on(text, "device: a100, ")) == count
 
 
+def test_speeds_are_of_measured_times() -> None:
+    (remark,) = remarks_on(TEXT, "speed: 0.5, ")
+    assert remark.startswith("speed 0.5 of machines changes nothing")
+    assert remarks_on(TEXT, "speed: 1, ") == []
+
+    measured = TEXT.replace("iterations: 2", "iterations: 2\n  times: measured")
+    assert remarks_on(measured, "speed: 0.5, ") == []
+    (rated,) = remarks_on(LAMBDAS, "speed: 2, ")
+    assert rated.startswith("speed 2 of machines changes nothing")
+
+
 def test_slots_that_no_task_takes_limit_nothing() -> None:
     slots = "slots: {x: 3, y: 1}, "
     assert remarks_on(TEXT, slots) == ["slots of x, y limit nothing: no task takes one"]

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer
-from emu.experiment.systems import list_variants
+from emu.experiment.systems import list_translatable, list_variants
 from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.prediction.rate_policies import RATE_POLICIES
 from emu.problem.fields.suggestion import nearest
@@ -108,7 +108,8 @@ def read_contestants(
     names_of = {
         Kind.RULES: [*RATE_POLICIES],
         Kind.PLACEMENTS: [name for name in PLACEMENT_POLICIES if name != "explicit"],
-        Kind.SYSTEMS: list_variants(["all"]),
+        # A system alone is a row as well, as the file's keys have it.
+        Kind.SYSTEMS: [*dict.fromkeys([*list_variants(["all"]), *list_translatable()])],
     }
     if first == second:
         problem = "are one and the same: name two"

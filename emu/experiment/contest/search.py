@@ -155,7 +155,7 @@ def find_worst(
     best_loss = 0.0
     for _ in range(effort.walks):
         steps = max(1, effort.tries // effort.walks)
-        worst = _walk(draw, judge, rng, steps, watch)
+        worst = _walk(draw, judge, rng, steps, _watch_all(watch, best_loss))
         simple = _simplify(worst, judge)
         loss = judge.steady_loss(simple)
         if loss > best_loss:
@@ -177,6 +177,13 @@ def find_worst(
         tries=judge.tries,
         refused=judge.refused,
     )
+
+
+def _watch_all(watch: Watch | None, loss_before: float) -> Watch | None:
+    """Return a watch of one walk that says the worst loss of the walks before, too."""
+    if watch is None:
+        return None
+    return lambda tries, loss: watch(tries, max(loss, loss_before))
 
 
 def _losses_without(instance: I, judge: _Judge[I]) -> dict[str, float | None]:

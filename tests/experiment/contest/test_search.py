@@ -267,3 +267,22 @@ def test_the_worst_of_all_walks_is_found_with_what_is_left_without(
     losses.losses[5] = 0.0
     walks = iter([5, 1])
     assert find_worst(LOSER, WINNER, draw, Effort(tries=2, walks=2)) is None
+
+
+def test_a_watch_is_told_of_the_worst_of_all_walks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    losses = Losses(n1=0.5, n2=0.4, n9=0.2, n10=0.1)
+    judge_by(monkeypatch, losses)
+    starts = iter([Number(1), Number(9)])
+    told: list[float] = []
+
+    def watch(_: int, loss: float) -> None:
+        told.append(loss)
+
+    def draw(_: Any) -> Any:
+        return next(starts)
+
+    monkeypatch.setattr(search, "fight", lambda *_: SimpleNamespace(loss=0.5))
+    find_worst(LOSER, WINNER, draw, Effort(tries=4, walks=2), watch)
+    assert told == [0.5, 0.5]

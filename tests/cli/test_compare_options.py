@@ -1,0 +1,60 @@
+"""Options of ``emu compare`` that are of what it does not compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.cli.compare_options import Compared, check_options
+from emu.errors import ScenarioError
+
+
+@pytest.mark.parametrize(
+    ("compared", "stated", "said"),
+    [
+        (Compared.SYSTEMS, ["--policies"], "--policies: is of placements and rules"),
+        (Compared.VARIANTS, ["--confirm"], "--confirm: is of systems: write --systems"),
+        (Compared.VARIANTS, ["--out"], "--out: is of systems or runs"),
+        (Compared.RUNS, ["--json", "--set"], "--set: is of placements and rules or"),
+        (Compared.SYSTEMS, ["--within"], "--within: changes nothing without --to"),
+        (Compared.SYSTEMS, ["--open"], "--open: changes nothing without --as or"),
+    ],
+)
+def test_an_option_that_changes_nothing_is_refused(
+    compared: Compared, stated: list[str], said: str
+) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        check_options(compared, stated)
+    assert said in str(refused.value)
+
+
+def test_options_of_what_is_compared_are_taken() -> None:
+    check_options(Compared.VARIANTS, ["--policies", "--set", "--json", "--write"])
+    check_options(Compared.SYSTEMS, ["--to", "--within", "--out", "--open"])
+    check_options(Compared.RUNS, ["--out", "--unit"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["compare", "golden", "--confirm", "2"],
+            "--confirm: is of systems: write --systems",
+        ),
+        (["compare", "demo", "--systems", "p3", "--swap", "a,b"], "--swap: is of"),
+        (["simulate", "golden", "--sharing", "tcp"], "add --network ns3"),
+    ],
+)
+def test_a_command_refuses_what_it_would_leave_out(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_table_of_defaults_states_no_option(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    result = CliRunner().invoke(app, ["compare", "golden", "--json", str(out)])
+    assert result.exit_code == 0, result.output
