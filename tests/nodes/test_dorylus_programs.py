@@ -338,6 +338,15 @@ def test_golden_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     weights, _ = replay_training(section, context, log)
     expected = flat_weights([np.array(stated["W0"]), np.array(stated["W1"])])
     assert np.abs(weights - expected).max() <= 1e-12
+    # Who has seen enough ends it.
+    seen = []
+
+    def watch(epoch: int, _: Any) -> bool:
+        seen.append(epoch)
+        return epoch == 1
+
+    replay_training(section, context, log, watch)
+    assert seen == [0, 1]
 
 
 def _of_own_job(job: Job, schedule: Schedule) -> Schedule:

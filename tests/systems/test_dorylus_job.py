@@ -243,6 +243,23 @@ def test_the_first_epoch_waits_for_all_rows_where_it_is_said_to() -> None:
         assert not any("full_" in task.name for task in job.tasks)
 
 
+def test_applies_wait_for_the_devices_of_their_backend() -> None:
+    for backend, pool in (("cpu", "threads"), ("gpu", "gpu")):
+        tasks = built(shape_of(backend=backend)).tasks
+        pools = {task.kind: task.takes for task in tasks}
+        assert pools["apply"] == pools["apply_back"] == pool
+        assert pools["gather"] == pools["scatter"] == "threads"
+
+
+def test_the_first_part_of_a_lambda_reads_the_weights() -> None:
+    names = built(shape_of(stream=2)).edge_names
+    assert "wu0->av0_0.first" in names
+    assert "wu0->av0_0" not in names
+    assert "wu0->av0_0" in built(shape_of(stream=1)).edge_names
+    whole = shape_of(stream=1, backend="cpu")
+    assert "wu0->av0_0" in built(whole).edge_names
+
+
 @pytest.mark.parametrize(("servers", "intervals"), [(4, 8), (8, 16)])
 def test_numbers_of_tasks(servers: int, intervals: int) -> None:
     section = shape_of(servers, intervals=intervals, mode="async", receivers="interval")

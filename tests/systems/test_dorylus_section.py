@@ -18,6 +18,7 @@ from emu.errors import ScenarioError
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.sampling import Structure
 from emu.prediction.analysis.what_if import Change
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.scenario_file import loads
@@ -157,6 +158,27 @@ def test_half_the_latency_of_lambdas_is_an_edit() -> None:
     assert edit is not None
     again = prepare(load(experiment.scenario, dict(edit)))
     np.testing.assert_allclose(again.problem.latencies, half.latencies, rtol=1e-12)
+
+
+def test_rates_of_lambdas_are_scaled_for_all_of_them_or_for_none() -> None:
+    """Two servers have three lambdas each, whose NICs and uplinks have a key each."""
+    scenario = loads(FILE)
+    nics = {f"lambda{i} {way}" for i in range(6) for way in ("in", "out")}
+    uplinks = {f"lambdas of g{k} {way}" for k in range(2) for way in ("up", "down")}
+
+    def scaled(
+        links: set[str], cluster: ClusterSection = scenario.stated_cluster
+    ) -> tuple[set[str], set[str]]:
+        edit, found = scenario.job.scale_links(cluster, links, lambda _: "1 B/s")
+        return {*edit}, found
+
+    assert scaled(nics) == ({"job.lambda_nic"}, nics)
+    assert scaled(uplinks | {"g0 in"}) == ({"job.lambda_uplink"}, uplinks)
+    both = {"job.lambda_nic", "job.lambda_uplink"}
+    assert scaled(nics | uplinks) == (both, nics | uplinks)
+    assert scaled(nics - {"lambda5 in"}) == (set(), set())
+    # A cluster that states them has their rates itself.
+    assert scaled(nics | uplinks, scenario.cluster) == (set(), set())
 
 
 def _drawn(seed: int) -> tuple[Structure, np.ndarray]:

@@ -323,7 +323,8 @@ class DorylusJobSection(DorylusKeys):
         # A key is the rate of a whole group of links: it changes for all or none.
         groups = {"lambda_nic": nics, "lambda_uplink": uplinks}
         for key, group in groups.items():
-            if group <= links:
+            # Of links that the cluster states all, none is left for the key.
+            if group and group <= links:
                 rate = getattr(self, key)
                 edit[f"job.{key}"] = scale(rate)
                 scaled_links |= group

@@ -306,16 +306,51 @@ def test_a_device_out_of_reach_is_an_error() -> None:
         spst(needs_of([(0, {1}), (0, {2})]), topology, seed=0)
 
 
-def test_the_bound_of_few_devices_looks_at_every_set_of_them() -> None:
-    """Devices 0 and 2 share a link to 1 and 3 that carries one row in a second.
+@pytest.mark.parametrize(("devices", "bound"), [(4, 7.0), (10, 7.0), (11, 0.07)])
+def test_the_bound_of_few_devices_looks_at_every_set_of_them(
+    devices: int, bound: float
+) -> None:
+    """Devices 0 and 2 share a link to all others that carries one row in a second.
 
-    All other links are fast: neither set of neighbours has a bound as high.
+    All other links are fast: no set of neighbours has a bound as high, and of eleven
+    devices no other sets are looked at.
     """
-    routes = dict.fromkeys(itertools.permutations(range(4), 2), (1,))
-    routes |= dict.fromkeys([(0, 1), (0, 3), (2, 1), (2, 3)], (0,))
-    topology = Topology(4, ("slow", "fast"), np.array([1.0, 100.0]), routes)
-    needs = needs_of([(0, {1})] * 3 + [(2, {3})] * 4)
-    assert lower_bound(needs, topology) == 7.0
+    pairs = itertools.permutations(range(devices), 2)
+    routes = dict.fromkeys(pairs, (1,))
+    for pair in routes:
+        if pair[0] in {0, 2} and pair[1] not in {0, 2}:
+            routes[pair] = (0,)
+    topology = Topology(devices, ("slow", "fast"), np.array([1.0, 100.0]), routes)
+    needs = needs_of([(0, {3})] * 3 + [(2, {3})] * 4)
+    assert lower_bound(needs, topology) == pytest.approx(bound, rel=0.02)
+
+
+def test_a_cut_is_of_the_links_that_add_least_for_the_routes_that_they_cover() -> None:
+    """Both ways out of device 0 share a link of 3 rows a second, and have one of 1."""
+    routes = {(0, 1): (0, 1), (0, 2): (0, 2), (1, 2): (3,), (2, 1): (3,)}
+    names = ("shared", "a", "b", "fast")
+    topology = Topology(3, names, np.array([3.0, 1.0, 1.0, 100.0]), routes)
+    needs = needs_of([(0, {1})] * 3 + [(0, {2})] * 3)
+    assert lower_bound(needs, topology) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("vertices", "owners", "readers", "problem"),
+    [
+        ([2, 1], [0, 0], [2, 2], "not in ascending order"),
+        ([1, 2, 3], [0, 0], [2, 2], "differ in length"),
+        ([1, 2], [0, 0], [2], "differ in length"),
+        ([1, 2], [0, 1], [2, 2], "or its owner among them"),
+        ([1, 2], [0, 0], [2, 0], "has no reader"),
+    ],
+)
+def test_needs_that_cannot_be(
+    vertices: list[int], owners: list[int], readers: list[int], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Needs(np.array(vertices), np.array(owners, np.int32), np.array(readers))
+    # A vertex may be needed twice: rows of it go to different readers.
+    assert len(Needs(np.array([1, 1]), np.zeros(2, np.int32), np.array([2, 4]))) == 2
 
 
 def test_one_way_links_lead_one_way() -> None:

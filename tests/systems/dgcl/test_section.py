@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -420,6 +421,30 @@ def test_what_stands_beside_the_cost_waits_for_nobody(seed: int) -> None:
     assert [one[:2] for one in busy] == [one[:2] for one in idle]
     assert all(0.7 * cost < alone < 1.4 * cost for cost, alone, _ in idle)
     assert all(waited > alone for _, alone, waited in busy)
+
+
+def test_a_gather_waits_from_the_last_beginning_to_the_last_end_of_a_device() -> None:
+    """In the mean of both epochs; devices are unequal, and links of some slow."""
+    slow = {"events": [{"at": "1 ns", "slow": "d5", "by": 3}]}
+    ready = prepare(load(scenario_of("plan: peer_to_peer"), slow))
+    schedule = ready.simulate()
+    seconds = []
+    distinct_ends = set[float]()
+    for epoch in range(2):
+        begins = dict.fromkeys(range(8), math.inf)
+        ends = dict.fromkeys(range(8), 0.0)
+        for position, task in enumerate(schedule.problem.job.tasks):
+            if task.kind == "gather":
+                device = int(task.process_name[1:].partition(".")[0])
+                begin = schedule.task_start[position, epoch]
+                begins[device] = min(begins[device], begin)
+                end = schedule.task_end[position, epoch]
+                ends[device] = max(ends[device], end)
+        seconds.append(max(ends.values()) - max(begins.values()))
+        distinct_ends.update(ends.values())
+    line = remarks_on({"simulated": schedule}, ready.policy)[0]
+    assert len(distinct_ends) > 2
+    assert figures_of(line)[2] == pytest.approx(sum(seconds) / 2, rel=1e-3)
 
 
 def test_waiting_for_a_slow_device_is_no_part_of_a_gather() -> None:
