@@ -106,3 +106,16 @@ def test_a_nic_that_a_route_leaves_out_one_way_bounds_only_the_other() -> None:
     problem = Problem(cluster, job, Placement((0, 1, 2)))
     assert simulate(problem, run).makespan == pytest.approx(5.0)
     assert 3.0 - 1e-5 <= bound <= 5.0
+
+
+def test_units_have_room_where_their_sum_is_above_it_by_rounding_alone() -> None:
+    """A tenth and two tenths fill three tenths; all bytes stay where they are made."""
+    machines = (
+        Machine("m0", 1.0, 1.0, {"cpu": 0.3}),
+        Machine("m1", 1.0, 1.0, {"cpu": 0.0}),
+    )
+    assert 0.1 + 0.2 > 0.3
+    tasks = (Task("a", "t", {"cpu": 0.1}), Task("b", "t", {"cpu": 0.2}))
+    job = Job(tasks, (Edge(0, 1),), 1)
+    run = Realization(np.array([[1.0], [2.0]]), np.array([[5.0]]))
+    assert placement_bound(job, Cluster(machines), run) == 3.0

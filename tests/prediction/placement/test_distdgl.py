@@ -283,6 +283,7 @@ EQUAL_TEAMS = ((2, 0), (4, 1), (3, 0), (5, 1))
         (EQUAL_TEAMS[:2], None, None, {0: [2], 1: [4]}),
         (EQUAL_TEAMS[:3], None, None, None),
         ((*EQUAL_TEAMS, (2, 1)), None, None, None),
+        (((2, 0), (2, 1)), None, None, None),
         (EQUAL_TEAMS, 1, None, None),
         (EQUAL_TEAMS, 3, None, None),
         (EQUAL_TEAMS, None, 1, None),

@@ -53,6 +53,12 @@ def test_what_cannot_be_has_no_bound() -> None:
         found = minimise(np.ones(2), np.ones(2), np.full(2, whole), both)
         assert found.x is None
         assert found.bound == -np.inf
+    # Nor has what may be whole in no way, though its shares add up.
+    odd = [Row([0, 1], [2.0, 2.0], 3.0, 3.0)]
+    found = minimise(np.ones(2), np.ones(2), np.full(2, True), odd)
+    assert (found.x, found.bound) == (None, -np.inf)
+    shares = minimise(np.ones(2), np.ones(2), np.full(2, False), odd)
+    assert shares.bound == 1.5
 
 
 def test_a_column_that_a_row_names_twice_is_refused() -> None:

@@ -69,6 +69,20 @@ def test_so_many_sets_are_tried_from_the_smallest_to_the_largest(most: int) -> N
     assert machine_sets(JOB, unlike(5), 1) == found[:1]
 
 
+def test_all_sets_are_tried_where_they_are_32_or_fewer() -> None:
+    """Two kinds of 2 and 10 machines make 3 x 11 numbers less that of no machine."""
+
+    def listed(first: int, second: int) -> int:
+        rates = [3.0] * first + [5.0] * second
+        machines = [Machine(f"m{n}", rate, rate) for n, rate in enumerate(rates)]
+        return len(machine_sets(JOB, Cluster(tuple(machines)), 99))
+
+    assert listed(2, 10) == 32
+    assert listed(1, 15) == 31
+    # Of 33 prefixes are left: of all 17 machines, and of those of either kind.
+    assert listed(1, 16) < 33
+
+
 def test_of_very_many_sets_prefixes_are_tried() -> None:
     """In order of the slower way of their NICs, which the last machine has fastest."""
     found = machine_sets(JOB, unlike(6), MOST_SETS)

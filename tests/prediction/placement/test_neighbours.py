@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from emu.prediction.placement.moves import Move, Neighbour, moves_between
+from emu.errors import PlacementError
+from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Task
 from tests.prediction.placement.placement_cases import (
     feasible_placements,
@@ -92,3 +93,30 @@ def test_neighbours_are_what_brute_force_finds(seed: int) -> None:
 
     assert len(found) == len({*found})
     assert {*found} == expected - {here}
+
+
+def test_processes_move_where_there_is_room_for_them() -> None:
+    """All tasks of a process move; a is pinned, and c needs more than m1 has."""
+    machines = (
+        Machine("m0", 1.0, 1.0, {"cpu": 9.0}),
+        Machine("m1", 1.0, 1.0, {"cpu": 2.0}),
+    )
+    tasks = (
+        Task("a", "t", pinned="m0"),
+        Task("b0", "t", {"cpu": 1.0}, process="b"),
+        Task("b1", "t", {"cpu": 1.0}, process="b"),
+        Task("c", "t", {"cpu": 3.0}),
+    )
+    problem = Problem(Cluster(machines), Job(tasks, (), 1), Placement((0, 0, 0, 0)))
+    found = move(problem, {"b": "m1"})
+    assert found.placement.machine_of == (0, 1, 1, 0)
+    assert found.moves == (Move("b", "m0", "m1"),)
+    for machines_of_moves, story in (
+        ({"d": "m1"}, "no process is called d"),
+        ({"b": "m7"}, "m7"),
+        ({"a": "m1"}, "a"),
+        ({"c": "m1"}, "cpu"),
+        ({"b": "m1", "c": "m1"}, "cpu"),
+    ):
+        with pytest.raises(PlacementError, match=story):
+            move(problem, machines_of_moves)
