@@ -194,6 +194,9 @@ def test_a_process_of_more_files_than_a_host_allows_is_refused(
         share_processes(specs, 2)
     apart = [replace(spec, settings=EmulationSettings()) for spec in specs]
     assert len(share_processes(apart, 2)) == 500
+    # One alone shares nothing that another setting would part.
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1, 1))
+    assert share_processes(specs[:1], 2) == [specs[:1]]
 
 
 @pytest.mark.parametrize(("each", "fits"), [(50, True), (200, False)])
