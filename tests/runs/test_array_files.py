@@ -199,8 +199,9 @@ def traffic(**fields: Any) -> Traffic:
 
 
 def with_field(kind: np.dtype[Any], name: str, value: float) -> Any:
-    rows = np.ones(1, kind)
-    rows[name] = value
+    """Return two rows, of which the second has a value of its own."""
+    rows = np.ones(2, kind)
+    rows[1][name] = value
     return rows
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +22,13 @@ from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.simulation import makespan
 from emu.problem import CapacityChange
 from emu.runs.array_files import REALIZATION
-from emu.runs.problem_json import problem_from_json, problem_to_json
+from emu.runs.audit_inputs import has_one_clock
+from emu.runs.lab_file import duration_of
+from emu.runs.problem_json import MOST, problem_from_json, problem_to_json
 from emu.runs.recorded_run import realization_of, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 from emu.testing import two_machine_example
+from emu.units import format_duration
 from tests.report.recorded import schedules, write_run
 
 
@@ -431,3 +436,44 @@ def test_directory_for_a_block_stays_only_for_its_log(
             raise fault
     assert directory.path.exists() == (fault is RunError)
     assert (tmp_path / "runs").exists() == (fault is not None)
+
+
+@pytest.mark.parametrize("value", [math.nan, MOST, -MOST, True, "1"])
+def test_times_of_rows_are_numbers_within_bounds(tmp_path: Path, value: object) -> None:
+    file = write_run(tmp_path / "run") / "simulated.json"
+    content = json.loads(file.read_text())
+    content["tasks"][1]["end"] = value
+    file.write_text(json.dumps(content))
+    (sentence,) = emu.load_run(tmp_path / "run").missing
+    assert f"end is {value!r} in " in sentence
+
+
+def test_a_run_without_frames_has_no_counts_and_says_its_length(
+    tmp_path: Path,
+) -> None:
+    run = emu.load_run(write_run(tmp_path / "run"))
+    assert run.counts is None
+    assert run.makespan == run.best.makespan
+    length = format_duration(run.makespan, 5)
+    assert f": {length}, " in repr(run)
+    assert f"<td>{format_duration(run.makespan, 6)}</td>" in run._repr_html_()
+
+
+def test_a_program_runs_in_its_own_time() -> None:
+    assert duration_of({"wall_seconds": 6.0, "time_scale": 2.0}) == 3.0
+    assert duration_of({"wall_seconds": 6.0}) == 6.0
+
+
+def test_hosts_have_one_clock_where_none_was_compared() -> None:
+    """Each notes how often the clocks were read; of no host nothing is known."""
+    own, far = {"clock": {"readings": 0}}, {"clock": {"readings": 9}}
+    assert has_one_clock([own, own])
+    others: list[list[dict[str, Any]]] = [
+        [],
+        [own, far],
+        [own, {}],
+        [{"clock": None}],
+        [{"clock": {}}],
+    ]
+    for hosts in others:
+        assert not has_one_clock(hosts)

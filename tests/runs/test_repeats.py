@@ -163,3 +163,24 @@ def test_an_iteration_that_ends_after_the_next_one_leaves_it_no_time() -> None:
     ends = [[5.0, 3.0, np.nan], [2.0, 4.0, 7.0]]
     schedule: Any = SimpleNamespace(task_end=np.array(ends))
     assert iteration_lengths(schedule).tolist() == [5.0, 0.0, 2.0]
+
+
+def test_a_spread_by_hand() -> None:
+    """Iterations are late by 0, 1, 2 and 5 s, a variance of 14/3, in a run of 4 s."""
+    late = np.array([0.0, 1.0, 2.0, 5.0])
+    half = 1.96 * math.sqrt(2 * 4) * math.sqrt(14 / 3)
+    assert spread_of_iterations(1.0 + late, np.ones(4)) == pytest.approx(half / 4)
+    # What only one of both has is left out; three iterations tell something.
+    more = np.array([1.0, 2.0, 3.0, 99.0])
+    found = spread_of_iterations(more, np.ones(3))
+    assert found == pytest.approx(1.96 * math.sqrt(2 * 3) / 3)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_runs_agree_up_to_the_threshold(sign: int) -> None:
+    """Two equal runs leave an interval of no width, a quarter off the prediction."""
+    runs = repeats(1 + sign * 0.25, 1 + sign * 0.25)
+    assert Repeats(runs.runs, threshold=0.25).outcome is Agreement.AGREES
+    assert Repeats(runs.runs, threshold=0.2499).outcome is Agreement.DIFFERS
+    wide = repeats(1.5, 1.5 + 1e-9, 1.5)
+    assert Repeats(wide.runs, threshold=0.5).outcome is Agreement.UNDECIDED
