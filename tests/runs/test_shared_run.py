@@ -21,6 +21,8 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.runs.shared_run import MOST, share_run, unpack_shared
 from emu.scenario.scenario_file import loads
+from emu.systems.system import system_guards
+from emu.trust.guards import GUARDS
 from tests.experiment.test_divergence import carried_out
 from tests.integration.edits import forge
 from tests.testing.trial_cases import DGTP
@@ -280,3 +282,53 @@ def test_a_shared_run_unpacks_to_its_limit(
     monkeypatch.setattr(shared_run, "MOST", size - 1)
     with pytest.raises(DataError, match="holds more than"), unpack_shared(shared):
         pass
+
+
+def test_what_cannot_be_compared_is_told_and_what_is_torn_refused(
+    shared: Path,
+) -> None:
+    told = {
+        "rates.npz": "there are no rates: flows are judged by their ends alone",
+        "reports.npz": "reports.npz is missing: every end is taken to have been known",
+        "frames.npz": "frames.npz is missing: the guards cannot be asked again",
+    }
+    with unpack_shared(shared) as run:
+        whole = read_to_audit(run)
+        assert whole.silent == ()
+        assert whole.evidence is not None
+        for name, words in told.items():
+            (run / name).rename(run / "kept")
+            found = read_to_audit(run)
+            (run / "kept").rename(run / name)
+            (line,) = found.silent
+            assert line.startswith(words)
+            assert (found.evidence is None) == (name == "frames.npz")
+        guarded = whole.audit(1e-6, 1e-6)
+        unguarded = replace(whole, evidence=None).audit(1e-6, 1e-6)
+        count = len(GUARDS) + len(system_guards())
+        added = sum(guarded.checked.values()) - sum(unguarded.checked.values())
+        assert added == count
+
+        content = (run / "rates.npz").read_bytes()
+        (run / "rates.npz").write_bytes(content[:-30])
+        with pytest.raises(DataError, match=r"rates\.npz"):
+            read_to_audit(run)
+
+
+@pytest.mark.parametrize(
+    "sends", [np.zeros(5), np.array([[1.0, -1.0, 0, 0, 0, 0]]), np.array([[-1.0] * 6])]
+)
+def test_sends_are_rows_of_edge_iteration_and_four_times(
+    shared: Path, sends: np.ndarray[Any, Any]
+) -> None:
+    with unpack_shared(shared) as run:
+        with np.load(run / "reports.npz") as arrays:
+            reports: dict[str, Any] = dict(arrays)
+        np.savez(run / "reports.npz", **reports)
+        found = read_to_audit(run).evidence
+        assert found is not None
+        assert found.sends is not None
+        reports["sends"] = sends
+        np.savez(run / "reports.npz", **reports)
+        with pytest.raises(DataError, match=r"reports\.npz"):
+            read_to_audit(run)
