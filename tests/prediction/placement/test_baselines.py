@@ -147,3 +147,14 @@ def test_the_nic_load_counts_what_is_sent_between_machines() -> None:
     for port in range(8):
         expected[port] /= cluster.machines[port // 2].bandwidth_in
     assert found.nic_load == pytest.approx(expected.max())
+
+
+def test_round_robin_passes_a_full_machine_over_to_the_next_one() -> None:
+    """The second of three machines has no room; the turn of the third task stays."""
+    machines = tuple(
+        Machine(f"m{number}", 1.0, 1.0, {"cpu": cores})
+        for number, cores in enumerate((9.0, 0.0, 9.0))
+    )
+    tasks = tuple(Task(name, "t", {"cpu": 1.0}) for name in "abcde")
+    placement = place_round_robin(Job(tasks, (), 1), Cluster(machines))
+    assert placement.machine_of == (0, 2, 2, 0, 2)

@@ -61,3 +61,13 @@ def test_loads_are_of_every_machine_and_resource() -> None:
     ]
     assert [row.fraction for row in loads] == [0.0, 0.75, 0.0, 0.0, 0.0, 0.0]
     assert ResourceLoad("m", "gpu", used=1.0, capacity=0.0).fraction == np.inf
+
+
+def test_first_fit_leaves_out_what_no_bin_has_and_no_item_needs() -> None:
+    """Items of 2 and 3, into bins of 5 and 4; nowhere is any of the other resource."""
+    packing = Packing(
+        demand=np.array([[2.0, 0.0], [3.0, 0.0]]),
+        sizes=(2, 1),
+        free=np.array([[5.0, 0.0], [4.0, 0.0]]),
+    )
+    assert packing.first_fit([0, 1]) == [(0, (1, 1)), (1, (1, 0))]
