@@ -31,7 +31,7 @@ check: $(BUILT) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
 
 snapshots: $(BUILT) ## what commands print in tests/snapshots, anew: review the diff
-	EMU_SNAPSHOTS=write $(BIN)/python -m pytest -q --forks 2 tests/snapshots
+	EMU_SNAPSHOTS=write $(BIN)/python -m pytest -q -n 2 tests/snapshots
 
 docs: $(BUILT) ## the site of docs/ into site/, strictly; python -m http.server -d site shows it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -27,14 +27,12 @@ from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
 from tests import draws
 from tests.bytecode import compile_product, kept_bytecode
-from tests.forks import pytest_addoption, pytest_runtestloop
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 from tests.warm_agents import agents_are_warm, warm_agents
 from tests.warm_commands import warm_commands
 
 __all__ = ["agents_are_warm", "leftovers", "warm_agents", "warm_commands"]
-__all__ += ["pytest_addoption", "pytest_runtestloop"]
 
 # Their own hosts are shared, and no test publishes the times that it measured.
 os.environ.setdefault("EMU_FORCE", "1")
