@@ -349,9 +349,9 @@ def _means_of(
         return means
 
     carried = steps.carry(port, end) - steps.carry(port, start)
-    takes_time = end > start
-    # A link that was cut all the while carried nothing, and 0 is no rate to divide by.
-    is_known = takes_time & (carried > 0)
+    # Nothing is carried in no time. A link that was cut all the while carried nothing,
+    # either, and 0 is no rate to divide by.
+    is_known = carried > 0
     seconds = end - start
     np.divide(carried, seconds, out=means, where=is_known)
     return means

@@ -320,8 +320,15 @@ def test_of_two_flows_that_are_ready_close_by_the_earlier_goes_first(
 
 
 def test_a_rule_of_ones_own_is_told_what_a_flow_serves() -> None:
-    """From p0 to w0 an iteration serves the next one."""
+    """From p0 to w0 an iteration serves the next one.
+
+    Flows are of the coflow that their edge names, or of what they go to.
+    """
     problem, realization = two_machine_example(3)
+    edges = list(problem.job.edges)
+    named = problem.job.edge_positions["g0->s1"]
+    edges[named] = replace(edges[named], coflow="named")
+    problem = replace(problem, job=replace(problem.job, edges=tuple(edges)))
     schedule = simulate(problem, realization, record_rates=True)
     asked: list[ActiveFlow] = []
 
@@ -342,6 +349,14 @@ def test_a_rule_of_ones_own_is_told_what_a_flow_serves() -> None:
         if hops
     }
     assert {lag for _, lag in lags} == {0, 1}
+    coflows = {flow.edge: flow.coflow for flow in asked}
+    assert coflows == {
+        "g0->s1": "named",
+        "g1->s0": "s0",
+        "s1->w0": "w0",
+        "w0->p0": "p0",
+        "p0->w0": "w0",
+    }
     assert {flow.iteration for flow in asked} == {0, 1, 2}
     # Edges are named by their ends.
     assert all(flow.edge == f"{flow.source}->{flow.destination}" for flow in asked)
