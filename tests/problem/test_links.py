@@ -71,6 +71,14 @@ def test_what_a_machine_would_send_itself_crosses_nothing() -> None:
     assert crossed == [[True, False], [False, True]]
 
 
+def test_a_nic_is_not_crossed_between_machines_of_one_box() -> None:
+    """To each other m0 and m1 send by a link of their own, to m2 by their NICs."""
+    routes = (Route((0, 1), (0, 1), ("nv",)),)
+    links = Cluster(machines(10, 10, 10), (Link("nv", 5.0),), routes).links
+    crossed = [[links.always_crossed(m, side) for side in (0, 1)] for m in range(3)]
+    assert crossed == [[False, False], [False, False], [True, True]]
+
+
 def test_a_machine_that_sends_is_apart_from_one_that_receives() -> None:
     """Each of three routes leads one way: back, flows go from NIC to NIC."""
     shared = tuple(Link(name, 5.0) for name in ("x", "y", "z"))

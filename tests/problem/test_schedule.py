@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from emu.problem import (
     Tuner,
 )
 from emu.problem.schedule import Outages
+from emu.units import format_duration
 
 
 def test_a_flow_waits_from_when_it_is_ready_until_the_one_before_has_ended() -> None:
@@ -92,6 +94,21 @@ def test_an_error_is_a_share_of_the_time_in_which_something_runs(
     """Compare seconds, those that deaths add, and recovery of run and prediction."""
     schedules = [ran(row[0], Outages(row[1], row[2])) for row in (run, expected)]
     assert schedules[0].error_over(schedules[1]) == pytest.approx(error, rel=1e-12)
+
+
+def test_a_notebook_shows_what_each_machine_computed() -> None:
+    """Three rounds of 1 and of 2 s on m1, one of 0.5 s on m2, and none on m0."""
+    tasks = (Task("a", "t"), Task("b", "t"), Task("c", "t", iterations=1))
+    machines = tuple(Machine(f"m{number}", 1.0, 1.0) for number in range(3))
+    job = Job(tasks, (), 3)
+    problem = Problem(Cluster(machines), job, Placement((1, 1, 2)))
+    run = Realization(np.array([[1.0] * 3, [2.0] * 3, [0.5] * 3]), np.zeros((0, 3)))
+    page = simulate(problem, run)._repr_html_()
+    rows = [re.findall(r"<td>(.*?)</td>", row) for row in page.split("<tr>")]
+    assert [row for row in rows if row] == [
+        ["m1", "a, b", format_duration(9.0)],
+        ["m2", "c", format_duration(0.5)],
+    ]
 
 
 def test_a_flow_has_landed_its_latency_after_its_end() -> None:

@@ -135,6 +135,7 @@ def test_sends_of_broadcasts_and_of_one_step_by_hand() -> None:
         steps = list_steps(kind, how, ranks)
         return [[(send.sender, send.receiver) for send in step] for step in steps]
 
+    assert {send.chunks for send in list_steps("broadcast", "direct", 3)[0]} == {3}
     assert pairs("broadcast", "tree", 4) == [[(0, 1)], [(0, 2), (1, 3)]]
     assert pairs("broadcast", "direct", 3) == [[(0, 1), (0, 2)]]
     assert pairs("allgather", "direct", 3) == [
