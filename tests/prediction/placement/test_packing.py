@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.prediction.placement.packing import Packing, ResourceLoad, resource_loads
+from emu.prediction.placement.packing import (
+    Packing,
+    ResourceLoad,
+    infeasibility,
+    overload,
+    resource_loads,
+)
+from emu.prediction.placement.space import Space
 from emu.problem import Cluster, Job, Machine, Placement, Task
 
 
@@ -71,3 +78,29 @@ def test_first_fit_leaves_out_what_no_bin_has_and_no_item_needs() -> None:
         free=np.array([[5.0, 0.0], [4.0, 0.0]]),
     )
     assert packing.first_fit([0, 1]) == [(0, (1, 1)), (1, (1, 0))]
+
+
+def space_of(cores: list[float], *demands: float, pinned: str | None = None) -> Space:
+    machines = [
+        Machine(f"m{number}", 1.0, 1.0, {"cpu": room})
+        for number, room in enumerate(cores)
+    ]
+    tasks = [
+        Task(f"t{number}", "x", {"cpu": demand}, pinned=pinned)
+        for number, demand in enumerate(demands)
+    ]
+    return Space(Job(tuple(tasks), (), 1), Cluster(tuple(machines)))
+
+
+def test_a_machine_that_has_nothing_is_full_where_something_is_asked_of_it() -> None:
+    assert [*overload(space_of([0.0, 2.0], 0.0, 0.0, pinned="m0"))] == []
+    assert [*overload(space_of([3.0], 1.0, 2.0, pinned="m0"))] == []
+    (found,) = overload(space_of([0.0, 2.0], 0.5, 0.25, pinned="m0"))
+    assert found[:3] == ("m0", "cpu", 0.75)
+
+
+def test_parts_of_a_core_that_fill_no_machine_are_too_much_for_all() -> None:
+    """Three times 0.6 are less than two, but no machine has room for two of them."""
+    error = infeasibility(space_of([1.0, 1.0], 0.6, 0.6, 0.6))
+    words = "of 1.8 cpu that the movable tasks need, the machines can hold 1.2 at best"
+    assert str(error).startswith(words)

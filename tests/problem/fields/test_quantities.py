@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Annotated, Any
 
@@ -167,3 +168,40 @@ def test_the_time_of_a_default_device_stands_for_others() -> None:
 def test_the_nearest_of_some_words_is_named() -> None:
     assert "'gpus'" in nearest("gpu", ["cores", "gpus", "gpu_memory"])
     assert "cores" in nearest("zzz", ["cores", "gpus"])
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("Count", [1, 10_000_000], [0, 10_000_001, True, 2.0, "3"]),
+        ("Window", [1, 10_000_000, "unlimited"], [0, 10_000_001, "none"]),
+        ("Few", [1, 10_000], [0, 10_001, True]),
+        ("Index", [0, 10_000_000], [-1, 10_000_001, 2.0]),
+        ("Seed", [0, 9_223_372_036_854_775_807], [-1, 9_223_372_036_854_775_808]),
+        ("Positive", [1e-300, 1e12], [0.0, -1.0, 1.0001e12, math.inf, math.nan]),
+        ("Name", ["a", 100 * "a"], ["", 101 * "a", 7]),
+    ],
+)
+def test_numbers_and_names_have_bounds(
+    name: str, taken: list[Any], refused: list[Any]
+) -> None:
+    adapter = TypeAdapter(getattr(quantities, name))
+    assert [adapter.validate_python(value) for value in taken] == taken
+    for value in refused:
+        with pytest.raises(ValidationError):
+            adapter.validate_python(value)
+
+
+def test_the_likest_word_alone_is_suggested() -> None:
+    assert nearest("gpus", ["gpu", "gpu_s", "cpu"]) == "did you mean 'gpu_s'?"
+    assert nearest("xyz", ["gpu", "cpu"]) == "known: gpu, cpu"
+    assert nearest("xyz", []) == "there are none"
+
+
+def test_schemas_of_lists_ask_for_one_value_or_more() -> None:
+    """Sizes per iteration, and numbers for which a word may stand."""
+    numbers = Annotated[tuple[int, ...], *word_or_list("none", {"type": "integer"})]
+    for kind in (quantities.SizePerIteration, quantities.DurationPerIteration, numbers):
+        schema = TypeAdapter(kind).json_schema()
+        assert '"minItems": 1' in json.dumps(schema)
+        assert '"minItems": 2' not in json.dumps(schema)

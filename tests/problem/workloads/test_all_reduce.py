@@ -330,6 +330,8 @@ def test_credits_come_from_workers_where_there_are_some() -> None:
     found = credit_edges(loose, [Edge(0, 1), Edge(2, 1), Edge(2, 3)], 2)
     pairs = [(edge.source, edge.destination) for edge in found]
     assert pairs == [(1, 0), (1, 2), (3, 2)]
+    # One that begins and ends an iteration waits for itself anyhow.
+    assert credit_edges([Task("a", "worker"), Task("b", "x")], [], 2) == ()
 
 
 def test_a_window_is_the_least_lag_of_credits_of_later_iterations() -> None:

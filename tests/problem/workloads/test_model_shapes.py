@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 
 from emu.problem.workloads.model_shapes import (
+    ANSWERED_EDGE_BYTES,
+    BLOCK_EDGE_BYTES,
+    COUNT_BYTES,
+    LABEL_BYTES,
+    VERTEX_ID_BYTES,
     SampleCounts,
     layer_shapes,
     parameter_count,
@@ -79,3 +84,9 @@ def test_counts_of_a_sample_go_by_store_and_by_layer() -> None:
     cached = SampleCounts((3, 40), 12, 2, hits=(1, 7), ahead=(5, 6))
     assert [cached.sent(store) for store in (0, 1)] == [2, 33]
     assert [cached.sent_ahead(store) for store in (0, 1)] == [5, 6]
+
+
+def test_sizes_of_structure_are_those_of_32_and_64_bits() -> None:
+    """An edge of a block is two int32; answered on request, two int64."""
+    assert (LABEL_BYTES, COUNT_BYTES, BLOCK_EDGE_BYTES) == (4, 4, 2 * 4)
+    assert (VERTEX_ID_BYTES, ANSWERED_EDGE_BYTES) == (8, 2 * 8)
