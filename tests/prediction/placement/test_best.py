@@ -283,6 +283,28 @@ def test_a_better_finalist_has_the_makespan_of_its_candidate(
     )
 
 
+@pytest.mark.parametrize("optimal", [False, True])
+def test_a_search_of_the_whole_run_has_rivals_unless_it_is_proven(
+    monkeypatch: pytest.MonkeyPatch, *, optimal: bool
+) -> None:
+    """It found 12 s; the known placement takes 1 + 2 + 6 = 9 s, another one more."""
+    module = sys.modules[affordable.__module__]
+    job = Job((Task("a", "a", pinned="m0"), Task("b", "b")), (Edge(0, 1),), 2)
+    machines = (Machine("m0", 5.0, 4.0), Machine("m1", 8.0, 2.0))
+    run = Realization(np.array([[1.0, 1.0], [2.0, 6.0]]), np.array([[48.0, 48.0]]))
+    apart, together = Placement((0, 1)), Placement((0, 0))
+    found = PlacementResult(apart, "best", makespan=12.0, optimal=optimal)
+    monkeypatch.setattr(module, "_search_run", lambda *_: found)
+    monkeypatch.setattr(module, "_other_finalists", lambda *_: [apart])
+    best = best_placement(
+        job, Cluster(machines), run, transfers=3, iterations=2, known=[together]
+    )
+    if optimal:
+        assert best == found
+    else:
+        assert best == replace(found, placement=together, makespan=9.0)
+
+
 @pytest.mark.parametrize(("flows", "together"), [(4, True), (3, False)])
 def test_finalists_are_judged_by_whole_runs_of_so_many_flows(
     flows: int, *, together: bool, monkeypatch: pytest.MonkeyPatch

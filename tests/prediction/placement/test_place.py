@@ -242,3 +242,13 @@ def test_only_a_simulation_tells_whether_some_jobs_end() -> None:
     assert may_hang(job, replace(cluster, changes=(cut,)), "oes")
     assert may_hang(job, replace(cluster, tuners=(tuner,)), "oes")
     assert may_hang(job, cluster, own)
+
+
+def test_runs_and_walks_have_streams_of_their_own() -> None:
+    """Children of one seed: the first draws the run, the second is of the search."""
+    of_run, of_walk = np.random.SeedSequence(5).spawn(2)
+    assert walk_generator(5).random() == np.random.default_rng(of_walk).random()
+    profile = Profile(np.arange(8.0).reshape(1, 8), np.zeros((0, 8)))
+    drawn = common_draws(profile, 5, 6)
+    expected = profile.draw(np.random.default_rng(of_run), 6)
+    assert drawn.times.tolist() == expected.times.tolist()

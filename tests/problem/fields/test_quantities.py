@@ -200,8 +200,15 @@ def test_the_likest_word_alone_is_suggested() -> None:
 
 def test_schemas_of_lists_ask_for_one_value_or_more() -> None:
     """Sizes per iteration, and numbers for which a word may stand."""
-    numbers = Annotated[tuple[int, ...], *word_or_list("none", {"type": "integer"})]
-    for kind in (quantities.SizePerIteration, quantities.DurationPerIteration, numbers):
+    numbers: Any = Annotated[
+        tuple[int, ...], *word_or_list("none", {"type": "integer"})
+    ]
+    kinds: list[Any] = [
+        quantities.SizePerIteration,
+        quantities.DurationPerIteration,
+        numbers,
+    ]
+    for kind in kinds:
         schema = TypeAdapter(kind).json_schema()
         assert '"minItems": 1' in json.dumps(schema)
         assert '"minItems": 2' not in json.dumps(schema)
