@@ -369,6 +369,8 @@ def test_one_way_links_lead_one_way() -> None:
     [
         (0.0, {(0, 1): (0,)}, "not positive"),
         (1.0, {(0, 0): (0,)}, "no route leads from 0 to 0"),
+        (1.0, {(0, 2): (0,)}, "no route leads from 0 to 2"),
+        (1.0, {(-1, 1): (0,)}, "no route leads from -1 to 1"),
         (1.0, {(0, 1): (4,)}, "no links"),
         (1.0, {(0, 1): ()}, "no links"),
     ],
