@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from emu.systems.training_section import TimesSection, TrainingSection
 
 #: Range of a trace -> seconds of each time that it was recorded.
 Occurrences: TypeAlias = Mapping[str, Floats]
+
+#: Name and category of a range -> its begins and seconds, and its processes.
+Spans: TypeAlias = dict[tuple[str, str], list[tuple[float, float]]]
+Processes: TypeAlias = dict[tuple[str, str], set[str]]
 
 #: Kind of task -> names of the ranges that make up one iteration of it.
 Ranges = Mapping[str, Sequence[str]]
@@ -110,13 +114,16 @@ def profile_from_trace(
         problem = f"no task of kind {unknown[0]!r}, known: {names}"
         raise ScenarioError(problem, file="--range")
 
-    occurrences = _occurrences(trace)
+    occurrences, processes = _occurrences(trace)
     watch(occurrences)
     try:
         seconds = _seconds_by_kind(occurrences, kinds, ranges)
     except KeyError as error:
         problem = _without(occurrences, error.args[0])
         raise DataError(problem, path=str(trace)) from None
+    for kind in seconds:
+        for name in ranges.get(kind, (kind,)):
+            _check_processes(name, processes[name], trace)
 
     # A trace may end within an iteration, of which some ranges were recorded then.
     iterations = min(map(len, seconds.values()))
@@ -164,10 +171,11 @@ def _seconds_by_kind(
 
 
 @confine
-def _occurrences(trace: Path) -> dict[str, Floats]:
-    """Return the seconds of every occurrence of each range, in their order.
+def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
+    """Return the seconds of every occurrence of each range, and its processes.
 
-    Ranges that the program named itself come first, then those of torch, by their time.
+    Ranges that the program named itself come first, then those of torch, by their time;
+    occurrences stand in their order.
     """
     with one_error(trace):
         content = read_json(trace)
@@ -177,27 +185,14 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
             if events is None:
                 problem = "is no trace of torch.profiler: it has no traceEvents"
                 raise DataError(problem, path=str(trace))
-        spans = defaultdict(list)
-        for event in events:
-            # Only complete events of the format of Chrome's
-            # traces have a duration, in microseconds.
-            if event.get("ph") != "X":
-                continue
-            start = float(event["ts"])
-            seconds = float(event["dur"]) / 1e6
-            has_length = 0 <= seconds < math.inf
-            if not (math.isfinite(start) and has_length):
-                fields = {key: event[key] for key in ("name", "ts", "dur")}
-                raise ValueError(f"a range cannot have the times of {fields}")
-            name = str(event["name"])
-            category = str(event.get("cat", ""))
-            spans[name, category].append((start, seconds))
+        spans, process_ids = _read_spans(events, trace)
 
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     last = len(rank)
     by_category = sorted(spans, key=lambda key: rank.get(key[1], last))
     rows = {}
     order = {}
+    processes = {}
     for name, category in by_category:
         if name in rows:
             continue
@@ -205,9 +200,54 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
         occurrences = sorted(spans[name, category])
         row = np.array([seconds for _, seconds in occurrences])
         rows[name] = row
+        processes[name] = len(process_ids[name, category])
         order[name] = (category not in rank, -row.sum())
     names = sorted(rows, key=order.__getitem__)
-    return {name: rows[name] for name in names}
+    return {name: rows[name] for name in names}, processes
+
+
+def _read_spans(
+    events: Iterable[dict[str, Any]], trace: Path
+) -> tuple[Spans, Processes]:
+    """Return start and seconds of every range by name and category, and who had it.
+
+    Raises DataError where a range is two events, and ValueError for impossible times.
+    """
+    spans: Spans = defaultdict(list)
+    process_ids: Processes = defaultdict(set)
+    for event in events:
+        phase = event.get("ph")
+        if phase == "B":
+            name = printable(str(event.get("name")), 40)
+            problem = (
+                f"begins and ends {name!r} by two events, B and E: write one of phase "
+                "X with its dur"
+            )
+            raise DataError(problem, path=str(trace))
+        # Of the others complete events alone have a duration, in microseconds.
+        if phase != "X":
+            continue
+        start = float(event["ts"])
+        seconds = float(event["dur"]) / 1e6
+        has_length = 0 <= seconds < math.inf
+        if not (math.isfinite(start) and has_length):
+            fields = {key: event[key] for key in ("name", "ts", "dur")}
+            raise ValueError(f"a range cannot have the times of {fields}")
+
+        name = str(event["name"])
+        category = str(event.get("cat", ""))
+        spans[name, category].append((start, seconds))
+        process = str(event.get("pid"))
+        process_ids[name, category].add(process)
+    return spans, process_ids
+
+
+def _check_processes(name: str, count: int, trace: Path) -> None:
+    """Raise DataError where a range was recorded by several processes."""
+    # One after the other they would be iterations of one task.
+    if count > 1:
+        problem = f"has the range {name!r} of {count} processes: write a trace of one"
+        raise DataError(problem, path=str(trace))
 
 
 def _without(found: Occurrences, name: str) -> str:

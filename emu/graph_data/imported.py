@@ -22,6 +22,7 @@ from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import (
     array_files,
     dgl_file,
+    dgl_parts,
     edge_list,
     matrix_files,
     neighbour_lists,
@@ -237,7 +238,7 @@ def _read_file(
     check_command(path, IMPORT)
     description: Path | None = path
     if path.suffix != ".json":
-        description = dgl_file.partition_json(path)
+        description = dgl_parts.partition_json(path)
     is_folder = path.is_dir() or description is not None
     is_text = not is_folder and path.suffix not in _READERS
     # Told at once: an answer that does nothing would look as if it had.
@@ -248,7 +249,7 @@ def _read_file(
         problem += "--neighbours out"
         raise DataError(problem, path=str(path))
     if description is not None:
-        return dgl_file.read_partitions(description, choices)
+        return dgl_parts.read_partitions(description, choices)
     if not is_text:
         read = read_ogb if is_folder else _READERS[path.suffix]
         return read(path, choices)

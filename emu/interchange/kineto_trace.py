@@ -231,8 +231,8 @@ class RankTrace(Account):
         for row in distributed.parts("pg_config", "group"):
             row.ignore("pg_desc", "backend_config", "pg_size")
             name = row.text("pg_name")
-            ranks = row.get("ranks", ())
-            self._groups[name] = tuple(ranks)
+            members = parse_list(row.get("ranks"))
+            self._groups[name] = tuple(map(int, members))
         #: Name of the library that exchanged, or of several.
         self._backend = distributed.text("backend", "")
 

@@ -77,6 +77,16 @@ def test_volumes_are_those_of_the_samples_and_the_profile_is_usable(
         ([event("x", 0, 1)], {"worker": ["y"]}, "holds no range 'y'.*there are: x .1."),
         ([], {"worker": ["y"]}, "there are: none"),
         ([{"ph": "X", "name": "worker"}], {}, "is damaged"),
+        (
+            [{**event("worker", 9 * pid, 1), "pid": pid} for pid in (1, 2)],
+            {},
+            "has the range 'worker' of 2 processes: write a trace of one",
+        ),
+        (
+            [event("worker", 0, 1), {"ph": "B", "name": "sampler", "ts": 3}],
+            {},
+            "begins and ends 'sampler' by two events, B and E: write one of phase X",
+        ),
     ],
 )
 def test_a_trace_without_the_ranges_says_which_there_are(

@@ -13,13 +13,8 @@ import pytest
 
 from emu.errors import DataError
 from emu.graph_data.dataset import _silence
-from emu.graph_data.readers.dgl_file import (
-    DglGraph,
-    read_dgl,
-    read_graph,
-    read_partitions,
-    read_tensors,
-)
+from emu.graph_data.readers.dgl_file import DglGraph, read_dgl, read_graph, read_tensors
+from emu.graph_data.readers.dgl_parts import read_partitions
 from emu.graph_data.readers.split_arrays import Choices
 from tools.attacks.mutations import mutated
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data.readers.dgl_file import _by_id, _join
+from emu.graph_data.readers.dgl_file import _by_id
+from emu.graph_data.readers.dgl_parts import _join
 
 
 def part(ids: list[int], kinds: list[int], edges: list[list[int]], **more: Any) -> Any:
@@ -67,6 +68,38 @@ def test_vertices_of_parts_have_the_places_of_their_numbers() -> None:
         ("b", "in", "b"): [[1], [0]],
     }
     assert graph.unread == ("w", "v")
+
+
+def test_an_array_of_any_part_is_read_or_refused() -> None:
+    """Those of the first part alone were read, and others left out without a word."""
+    first, second = parts()
+    second.values["b/late"] = np.array([[7]])
+    with pytest.raises(DataError, match="has b/late in some parts, and not in part 0"):
+        _join([first, second], CONTENT, "own.json")
+    # A part without vertices of a type has nothing to say of them.
+    first.kinds[:] = 1
+    first.values = {
+        "b/y/z": np.array([[13], [10], [14]]),
+        "b/late": np.arange(3)[:, None],
+    }
+    del second.values["a/x"]
+    second.values["a/last"] = np.array([[5]])
+    graph = _join([first, second], CONTENT, "own.json")
+    assert graph.vertices["a"]["last"].tolist() == [[5]]
+    assert graph.vertices["b"]["late"].tolist() == [[1], [7], [0], [2]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_edges": 4}, {"etypes": {"a:to:b": 0}}, {"ntypes": {"a": 0}, "etypes": {}}],
+)
+def test_what_no_type_of_the_description_has_is_refused(
+    changes: dict[str, Any],
+) -> None:
+    """Edges that a part lacks, or of a kind without a name, were missed by nobody."""
+    assert _join(parts(), {**CONTENT, "num_edges": 3}, "own.json")
+    with pytest.raises(DataError, match="of its ntypes and etypes the parts hold"):
+        _join(parts(), {**CONTENT, **changes}, "own.json")
 
 
 def test_a_relation_without_types_is_of_the_one_type() -> None:

@@ -18,7 +18,8 @@ from emu.errors import DataError
 from emu.graph_data.dataset import _silence
 from emu.graph_data.imported import import_graph
 from emu.graph_data.readers.array_files import read_torch
-from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
+from emu.graph_data.readers.dgl_file import read_dgl
+from emu.graph_data.readers.dgl_parts import read_partitions
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import Choices

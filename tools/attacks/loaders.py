@@ -19,7 +19,8 @@ from emu.experiment.trace_profile import profile_from_trace
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.readers.array_files import npz_source, read_torch
-from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
+from emu.graph_data.readers.dgl_file import read_dgl
+from emu.graph_data.readers.dgl_parts import read_partitions
 from emu.graph_data.readers.edge_list import read_edge_list
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.readers.text_table import TableOptions
