@@ -75,7 +75,7 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
         count = answers.boxes * len(matrix.gpus)
         topology.check_size(count)
 
-        model = _find_model(matrix.beside)
+        model = _find_model(matrix.beside, topology)
         gpu = GPUS.get(model) or _guess(matrix)
         # One box keeps the names of the matrix; of several each has its own.
         prefixes = [""]
@@ -232,13 +232,17 @@ def is_header(line: str) -> bool:
     return second == "CPU" or _DEVICE.fullmatch(second) is not None
 
 
-def _find_model(lines: list[str]) -> str:
-    """Return the GPU that lines beside the matrix name, by its longest name."""
+def _find_model(lines: list[str], topology: Topology) -> str:
+    """Return the GPU that lines beside the matrix name, if they do.
+
+    Raises DataError where they name several.
+    """
     text = " ".join(lines)
-    for model in sorted(GPUS, key=len, reverse=True):
-        if re.search(rf"\b{model}\b", text):
-            return model
-    return ""
+    models = [model for model in GPUS if re.search(rf"\b{model}\b", text)]
+    if len(models) > 1:
+        names = " and ".join(models)
+        raise topology.error(f"names {names} beside the matrix: leave one of them")
+    return models[0] if models else ""
 
 
 def _guess(matrix: _Matrix) -> Gpu:

@@ -21,6 +21,8 @@ from emu.interchange.topology import Answers
 from emu.scenario.document import MOST_YAML, Data, read_document
 from emu.units import format_count
 
+#: Reader of a topology -> what its files leave open.
+_OPEN = {"gpu_matrix": ("boxes", "nic"), "slurm": ("nic", "uplink")}
 #: Text without a value: blank, or comments alone.
 _NOTHING = re.compile(r"\s*(#.*\s*)*")
 
@@ -34,7 +36,9 @@ def read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
         if _NOTHING.fullmatch(read_sample(path).text):
             problem = "is empty: a topology has machines, links, routes or racks"
             raise DataError(problem)
+        _check_answers("", answers)
         return read_document(path).data, []
+    _check_answers(row.reader, answers)
     content = read_mapping(path) if is_mapping(row) else None
     topology = read_topology(
         path=path,
@@ -48,6 +52,17 @@ def read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
         if count:
             notes.append(f"left out: {words}, {format_count(count, 'time')}")
     return keys, notes
+
+
+def _check_answers(reader: str, answers: Data) -> None:
+    """Raise DataError where a file leaves nothing open of what an answer says."""
+    open_keys = _OPEN.get(reader, ())
+    for key in answers:
+        if key not in open_keys:
+            raise DataError(f"says itself what {key} answers: remove {key}")
+    # Within one box nothing goes over a NIC.
+    if reader == "gpu_matrix" and "nic" in answers and answers.get("boxes", 1) == 1:
+        raise DataError("is of one box, which nic joins to others: write boxes: 2")
 
 
 def read_mapping(path: Path) -> Any:

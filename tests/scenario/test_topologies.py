@@ -10,6 +10,8 @@ import pytest
 from emu.errors import ScenarioError
 from emu.problem import Cluster
 from emu.scenario.scenario_file import load, loads
+from tests.interchange.platforms import BACKBONE
+from tests.interchange.test_boxes import matrix
 
 TEXT = """
 cluster: {{topology: {}}}
@@ -167,3 +169,24 @@ def test_answers_on_a_file_are_counts_and_rates(tmp_path: Path) -> None:
             loads(TEXT.format(f"{{file: {path}, {answer}}}"))
     with pytest.raises(ScenarioError, match="states no file"):
         loads(TEXT.format("{boxes: 2}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "answer", "words"),
+    [
+        ("own.yaml", "machines: [{nic: 1 B/s}]", "nic: 5 GB/s", "what nic answers: re"),
+        ("p.xml", BACKBONE, "boxes: 2", "says itself what boxes answers: remove boxes"),
+        ("t.conf", "SwitchName=s Nodes=a,b", "boxes: 2", "itself what boxes answers"),
+        ("m.txt", matrix(2, "NV4"), "nic: 5 GB/s", "is of one box, which nic joins"),
+        ("m.txt", matrix(2, "NV4"), "uplink: 5 GB/s", "itself what uplink answers"),
+        ("m.txt", matrix(2, "NV4", above="V100 H100"), "boxes: 1", "V100 and H100 bes"),
+    ],
+)
+def test_an_answer_that_a_file_does_not_ask_for_is_refused(
+    name: str, text: str, answer: str, words: str, tmp_path: Path
+) -> None:
+    """It was passed over; of two GPUs beside a matrix one was taken."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ScenarioError, match=words):
+        loads(TEXT.format(f"{{file: {path}, {answer}}}"))
