@@ -1,15 +1,82 @@
-"""Bound how fast a training can be, before a mini-batch of it is drawn."""
+"""Bound how fast a training can be, before all of its mini-batches are drawn."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from emu.prediction.scheduling.compiled_problem import Layout, job_arrays
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest
+from emu.problem import Cluster
 from emu.scenario import Scenario, build_job
+from emu.scenario.own_rules import is_program
 from emu.scenario.virtual_training import seeds_seen
-from emu.systems.training_section import TrainingSection
+from emu.systems.replica_section import ReplicaSection
+from emu.systems.training_section import TrainingSection, open_fitting
+from emu.training.looks import count_seeds
+
+_ROUNDING = 1e-9  # relative, of a limit
+
+
+def is_slower(scenario: Scenario, limit: float) -> bool | None:
+    """Return whether one machine alone takes longer than a limit per seed; None: open.
+
+    The job need not be built: of the machine with the slowest NIC the mini-batches are
+    drawn, unless the times that the file states tell by themselves. False says nothing
+    of other machines.
+
+    Raises ScenarioError, DataError as `emu.scenario.prepare`.
+    """
+    section = scenario.job
+    if not isinstance(section, ReplicaSection) or not _is_as_stated(scenario):
+        return None
+
+    context = scenario.build_context(opened=True)
+    settings = section.data_settings(context)
+    dataset = open_fitting(settings)
+    train = dataset.train_count
+    context = replace(context, train_vertices=train)
+    machines = section.ranks(context.machines)
+    rank, capacity = _slowest(scenario.to_cluster(), machines)
+    intake = section.intake(context, dataset, rank)
+    if intake is None:
+        return None
+
+    seeds = count_seeds(settings, train, intake.batches)
+    seconds = limit * int(seeds[-1])
+    longest = seconds * (1 + _ROUNDING)
+    if intake.least_seconds() > longest:
+        return True
+    # Volumes are emulated bytes, each of which stands for that many real ones.
+    real_capacity = capacity * context.byte_scale
+    return intake.seconds_at(real_capacity) > longest
+
+
+def _is_as_stated(scenario: Scenario) -> bool:
+    """Return True where nothing may make machines faster, or wants to be asked."""
+    if _is_decided_elsewhere(scenario) or scenario.events:
+        return False
+    is_own_rule = is_program(scenario.schedule.policy)
+    return scenario.failures is None and not is_own_rule
+
+
+def _slowest(cluster: Cluster, machines: Sequence[str]) -> tuple[int, float]:
+    """Return which of some machines takes in the least per second, and how much."""
+    links = cluster.links
+    most = links.steps.most
+    capacities = []
+    for name in machines:
+        position = cluster.index(name)
+        _, port = links.nic[position]
+        capacity = np.inf  # of one without a NIC
+        if port >= 0:
+            capacity = most[port]
+        capacities.append(float(capacity))
+    slowest = min(capacities)
+    return capacities.index(slowest), slowest
 
 
 def least_seconds(scenario: Scenario) -> float:
@@ -20,12 +87,9 @@ def least_seconds(scenario: Scenario) -> float:
     Raises ScenarioError, DataError as `build_job`.
     """
     section = scenario.job
-    if scenario.jobs or not isinstance(section, TrainingSection):
+    if not isinstance(section, TrainingSection) or _is_decided_elsewhere(scenario):
         return 0.0
-    # Each of them decides over times or lengths: they are not as stated.
-    deciders = (scenario.profile, scenario.until, scenario.checkpoint)
-    if any(decider is not None for decider in deciders):
-        return 0.0
+
     job = build_job(scenario)
     times = section.stated_seconds(job)
     # Where tasks may move, or take longer on some machines, placement decides.
@@ -40,3 +104,10 @@ def least_seconds(scenario: Scenario) -> float:
     _, ends = earliest(layout, times, no_bytes)
     seeds = seeds_seen(job) or 1
     return float(ends.max()) / seeds
+
+
+def _is_decided_elsewhere(scenario: Scenario) -> bool:
+    """Return True where times or lengths are not as the job states them."""
+    deciders = (scenario.profile, scenario.until, scenario.checkpoint)
+    has_decider = any(decider is not None for decider in deciders)
+    return bool(scenario.jobs) or has_decider

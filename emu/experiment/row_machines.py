@@ -13,7 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from emu.errors import DataError, EmulatorError, PlacementError, ScenarioError
-from emu.experiment.least_time import least_seconds
+from emu.experiment.least_time import is_slower, least_seconds
 from emu.experiment.machine_memory import check_memory
 from emu.experiment.systems import (
     as_variant,
@@ -25,7 +25,7 @@ from emu.experiment.systems import (
 )
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.suggestion import nearest
-from emu.scenario import Scenario, build_job, load, prepare
+from emu.scenario import Scenario, build_job, load, load_unbuilt, prepare
 from emu.scenario.document import collect_seldom
 from emu.scenario.experiment import WORTHWHILE, Experiment
 from emu.scenario.virtual_training import seeds_seen
@@ -71,18 +71,23 @@ class Contest:
         """Return seconds per seed with which the trial at a place cannot be chosen.
 
         Whether it is left out then changes no choice: an earlier one is as fast, so
-        that it would not follow that one; or the next one would follow it, as well as
-        any that it follows itself.
+        that it would not follow that one; or a later one would follow it, as well as
+        any that it follows itself, and all between the two.
         """
         earlier = [self._seconds[known] for known in self._seconds if known < place]
-        fastest_earlier = min(earlier, default=inf)
+        limit = min(earlier, default=inf)
+        fastest_between = inf
         following = place + 1
-        while self._seconds.get(following) == inf:
+        while following in self._seconds:
+            seconds = self._seconds[following]
+            # It follows all between, too, so that none of them tells the choices apart.
+            if seconds < fastest_between * (1 - WORTHWHILE):
+                # A little more, so that it is surely worth the change.
+                worth_less = seconds / (1 - WORTHWHILE) * (1 + _ROUNDING)
+                limit = min(limit, worth_less)
+            fastest_between = min(fastest_between, seconds)
             following += 1
-        seconds_after = self._seconds.get(following, inf)
-        # A little more, so that the next one is surely worth the change.
-        worth_less = seconds_after / (1 - WORTHWHILE) * (1 + _ROUNDING)
-        return min(fastest_earlier, worth_less)
+        return limit
 
 
 #: Scenarios on some of their machines that are kept: rows come one after the other on
@@ -193,10 +198,9 @@ class Row:
         """
         names = tuple(machines)
         try:
-            scenario = self.on(names)
-            # Known from its times, before a mini-batch is drawn: most are too slow.
-            if limit < inf and least_seconds(scenario) > limit * (1 + _ROUNDING):
+            if limit < inf and self._is_beyond(names, limit):
                 return Trial(names)
+            scenario = self.on(names)
             ready = prepare(scenario)
             seeds = seeds_seen(ready.problem.job) or 1
             schedule = ready.simulate_within(limit * seeds * (1 + _ROUNDING))
@@ -211,6 +215,19 @@ class Row:
             return Trial(names, refused=error)
 
         return Trial(names, seconds_per_seed, ready=ready)
+
+    def _is_beyond(self, machines: Machines, limit: float) -> bool:
+        """Return True where it surely takes longer on some machines than a limit.
+
+        Most do, and are known to before all their mini-batches are drawn: by the one
+        with the slowest NIC, for which no job is built, or by the times of all tasks.
+        """
+        unbuilt = self.on(machines, built=False)
+        is_beyond = is_slower(unbuilt, limit)
+        if is_beyond is None:
+            scenario = self.on(machines)
+            is_beyond = least_seconds(scenario) > limit * (1 + _ROUNDING)
+        return is_beyond
 
     def try_all(self) -> Machines | None:
         """Return the machines that it chooses; None where they are no choice."""
@@ -243,8 +260,10 @@ class Row:
             raise refusals[-1]
         return None
 
-    def on(self, machines: Sequence[str] | None) -> Scenario:
+    def on(self, machines: Sequence[str] | None, *, built: bool = True) -> Scenario:
         """Return the scenario of the row on some machines; None: as the file has it.
+
+        ``built``: False leaves out errors that only the built job shows.
 
         Raises ScenarioError, DataError as `as_variant`; also where machines cannot take
         part, or there are no such ones.
@@ -262,9 +281,9 @@ class Row:
         is_same_system = self.source.job.system == job.system
         if isinstance(job, WholeGraphSection) and is_same_system:
             return load(plain, {"job.machines": [*machines]})
-        return self._translated_again(machines)
+        return self._translated_again(machines, built=built)
 
-    def _translated_again(self, machines: Sequence[str]) -> Scenario:
+    def _translated_again(self, machines: Sequence[str], *, built: bool) -> Scenario:
         """Return the row with what its translation says of these machines."""
         job = self.plain.job
         source = self.source
@@ -300,6 +319,8 @@ class Row:
         section = target.write(common)
         fields = type(job).model_fields
         edit = {f"job.{key}": section.get(key) for key in keys if key in fields}
+        if not built:
+            return load_unbuilt(self.plain, edit)
         return load(self.plain, edit)
 
     @property

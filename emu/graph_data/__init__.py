@@ -11,6 +11,7 @@ from emu.graph_data.caches import (
     SamplerCache,
     choose_rows,
     count_job,
+    count_remote_rows,
     count_samples,
 )
 from emu.graph_data.dataset import Dataset, open_columns
@@ -43,6 +44,7 @@ __all__ = [
     "WholeGraph",
     "choose_rows",
     "count_job",
+    "count_remote_rows",
     "count_samples",
     "open_columns",
     "open_for",

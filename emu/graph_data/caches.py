@@ -524,6 +524,37 @@ def count_samples(
         return tuple(pool.map(count_in_order, range(plan.samplers)))
 
 
+def count_remote_rows(
+    settings: Mapping[str, Any],
+    dataset: Dataset,
+    batches: int,
+    sampler: int,
+    home: int,
+) -> Ints:
+    """Return the rows that stores but ``home`` send for one sampler's own batches.
+
+    Those of `count_samples` of these ``Job.settings``, by batch, but those that come
+    ahead. ``home``: also the store of its cache.
+    """
+    plan = BatchPlan.from_settings(settings)
+    cache = CachePlan.from_settings(settings, dataset)
+    draw = kept_batches(dataset, plan, sampler)
+    held = None
+    if cache is not None:
+        held = open_cache(dataset, plan, cache, sampler, 0, batches, draw)
+
+    is_remote = np.asarray(dataset.owner) != home
+    rows = []
+    for iteration in range(batches):
+        vertices = draw(iteration)
+        is_sent = is_remote[vertices]
+        if held is not None:
+            held.look_ahead()
+            is_sent &= ~held.look(vertices)
+        rows.append(np.count_nonzero(is_sent))
+    return np.array(rows)
+
+
 def count_job(
     settings: Mapping[str, Any],
     dataset: Dataset,

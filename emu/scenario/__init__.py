@@ -8,7 +8,12 @@ Start at ``scenario_file.py``, then ``experiment.py``.
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job, open_data, realize
 from emu.scenario.scenario import Scenario
-from emu.scenario.scenario_file import find_errors, load, write_scenario
+from emu.scenario.scenario_file import (
+    find_errors,
+    load,
+    load_unbuilt,
+    write_scenario,
+)
 from emu.scenario.workload_file import ProfileFile, read_profile, write_profile
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "build_job",
     "find_errors",
     "load",
+    "load_unbuilt",
     "open_data",
     "prepare",
     "read_profile",

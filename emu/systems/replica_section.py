@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
@@ -12,8 +12,12 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DurationPerDevice, Name
 from emu.problem.fields.section import Resources, Section
 from emu.systems import Problems, Settings
+from emu.systems.intake import Intake
 from emu.systems.job_section import TRANSLATED, BuildContext
 from emu.systems.training_section import TimesSection, TrainingSection
+
+if TYPE_CHECKING:
+    from emu.graph_data import Dataset
 
 
 class ReplicaTimesSection(TimesSection):
@@ -67,6 +71,26 @@ class ReplicaSection(TrainingSection):
             # Each machine has the whole structure: nobody is asked for it.
             "sampling": "oneshot",
         }
+
+    def data_settings(self, context: BuildContext) -> Settings:
+        """Return the settings of the job that decide on its data and mini-batches."""
+        return self.replica_settings(context)
+
+    def samplers_of(self, rank: int) -> range:
+        """Return the numbers of the samplers of a rank."""
+        first = rank * self.samplers_per_worker
+        return range(first, first + self.samplers_per_worker)
+
+    def intake(
+        self, context: BuildContext, dataset: Dataset, rank: int
+    ) -> Intake | None:
+        """Return what the machine of a rank takes in at the least, for its own batches.
+
+        None where that is not known before the job is built. ``context``: with cluster
+        and training vertices.
+        """
+        del context, dataset, rank  # other systems know
+        return None
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:

@@ -477,6 +477,21 @@ class TrainingSection(JobSection):
             return None
         return repeat_times(job, self._times_on_share(job, {}))
 
+    def sure_seconds(self, *kinds: str) -> float:
+        """Return the seconds of tasks of some kinds, in a row, on whatever machine.
+
+        A kind whose time is not stated, or another one on some device, takes none.
+        """
+        if self.rates is not None or self.goes_by_speed:
+            return 0.0
+        times = self.times.by_kind()
+        seconds = 0.0
+        for kind in kinds:
+            time = times.get(kind, 0.0)
+            if not isinstance(time, dict):
+                seconds += time * self.share(kind)
+        return seconds
+
     def realize_sampled(
         self,
         job: Job,

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
+import numpy as np
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, open_for
+from emu.graph_data import BatchPlan, Dataset, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import all_reduce_edge_count, build_named_job
@@ -19,12 +20,15 @@ from emu.problem.workloads.operations import Operations
 from emu.systems import Floats, Keys, Names, Problems, Settings, Times, translation
 from emu.systems.apt.choice import choose
 from emu.systems.apt.job import AptBuilder
+from emu.systems.apt.shares import count_rows_of
 from emu.systems.apt.volumes import CountedJob
 from emu.systems.asking_section import AskingTimesSection
 from emu.systems.device_memory import Parts
 from emu.systems.gpu_turns import GpuTurnsSection
+from emu.systems.intake import Intake
 from emu.systems.job_section import BuildContext
 from emu.systems.model_section import ModelProgramSection
+from emu.systems.p3.job import PHASES
 from emu.systems.p3.volumes import split_model
 from emu.systems.replica_section import ReplicaSection
 from emu.systems.training_section import feature_bytes, number_bytes, repeat_times
@@ -217,6 +221,31 @@ class AptSection(GpuTurnsSection, ReplicaSection):
     @override
     def stated_seconds(self, job: Job) -> Floats | None:
         return self.seconds_by_kind(job)
+
+    @override
+    def intake(
+        self, context: BuildContext, dataset: Dataset, rank: int
+    ) -> Intake | None:
+        settings = self.data_settings(context)
+        batches = self.count_batches(context)
+        if self._chosen(settings, context, batches) != "gdp":
+            return None
+        row = feature_bytes(settings) * dataset.feature_length
+        plan = BatchPlan.from_settings(settings)
+
+        def count() -> Floats:
+            rows = count_rows_of(dataset, plan, batches, self.samplers_of(rank))
+            rows[rank] = 0.0  # its own are at hand
+            return np.asarray(row * rows.sum(axis=0))
+
+        return Intake(
+            batches,
+            count,
+            before=self.sure_seconds("sampler"),
+            sending=self.sure_seconds("graph_store"),
+            # One mini-batch after the other goes through all of them.
+            behind=(self.sure_seconds(*PHASES.values()),),
+        )
 
 
 def _write(common: CommonJob) -> Keys:

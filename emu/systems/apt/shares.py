@@ -8,7 +8,7 @@ does, and draws it. A vertex's own row is added by its owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -147,6 +147,25 @@ def count_strategies(
                 counter.add(batch, sampler, number)
 
     return {strategy: counter.result() for strategy, counter in counters.items()}
+
+
+def count_rows_of(
+    dataset: Dataset, plan: BatchPlan, batches: int, samplers: Sequence[int]
+) -> Floats:
+    """Return the rows that a machine asks owners for, as `ShareCounts` of ``gdp``.
+
+    Shape (owners, mini-batches). ``samplers``: those of the machine.
+    """
+    counter = _WholeCounter(dataset, plan.samplers, "gdp", batches)
+    train = plan.walk(dataset)
+    for number in range(batches):
+        counter.begin()
+        for sampler in samplers:
+            batch = draw_batch(dataset, plan, train, sampler, number)
+            counter.add(batch, sampler, number)
+    # Nobody else has asked for any.
+    rows: Floats = counter.result().rows.sum(axis=0)
+    return rows
 
 
 def count_least(

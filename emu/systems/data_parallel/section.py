@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import PrivateAttr
 from typing_extensions import override
 
@@ -26,13 +27,18 @@ from emu.problem.workloads.all_reduce import (
     build_named_job,
 )
 from emu.problem.workloads.fetches import ASKED
-from emu.systems import Keys, Names, Problems, translation
+from emu.systems import Floats, Keys, Names, Problems, Settings, translation
 from emu.systems.cache_section import HOT
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
+from emu.systems.intake import Intake
 from emu.systems.job_section import BuildContext
 from emu.systems.replica_section import ReplicaSection
+from emu.systems.training_section import feature_bytes
 from emu.systems.translation import CommonJob, Translation
+
+if TYPE_CHECKING:
+    from emu.graph_data import Dataset
 
 
 def _tasks(
@@ -205,21 +211,53 @@ class PullingReplicas(ReplicaSection, PullingSection):
                 edges += [NamedEdge(store, sampler.name, lag) for sampler in samplers]
         edges += all_reduce_edges(names, names, names, lag=1, carries="gradient")
 
+        return build_named_job(
+            tasks=[*tasks, *all_reduce_tasks(workers)],
+            edges=edges,
+            iterations=self.count_batches(context),
+            settings=self.data_settings(context),
+            window=context.window,
+        )
+
+    @override
+    def data_settings(self, context: BuildContext) -> Settings:
+        stores = len(self.owners(context.machines))
+        samplers = self.samplers(context.machines)
         settings = {
             **self.replica_settings(context),
-            **self.cache_settings(len(stores), len(samplers)),
+            **self.cache_settings(stores, samplers),
             "partitioner": self.partitioner,
         }
         if self.asks:
             settings["sampling"] = ASKED
         # Stores own the parts, and there may be fewer or more of them than workers.
-        settings["parts"] = len(stores)
-        return build_named_job(
-            tasks=[*tasks, *all_reduce_tasks(workers)],
-            edges=edges,
-            iterations=self.count_batches(context),
-            settings=settings,
-            window=context.window,
+        settings["parts"] = stores
+        return settings
+
+    @override
+    def intake(
+        self, context: BuildContext, dataset: Dataset, rank: int
+    ) -> Intake | None:
+        if self.stores is not None:
+            return None
+        settings = self.data_settings(context)
+        batches = self.count_batches(context)
+        row = feature_bytes(settings) * dataset.feature_length
+
+        def count() -> Floats:
+            from emu.graph_data import count_remote_rows  # noqa: PLC0415 - 60 ms
+
+            rows = np.zeros(batches)
+            for sampler in self.samplers_of(rank):
+                rows += count_remote_rows(settings, dataset, batches, sampler, rank)
+            return row * rows
+
+        return Intake(
+            batches,
+            count,
+            before=self.sure_seconds("sampler_fetch") if self.asks else 0.0,
+            sending=self.sure_seconds("graph_store"),
+            behind=(self.sure_seconds("sampler"), self.sure_seconds("worker")),
         )
 
 

@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self
 
+import numpy as np
 from typing_extensions import override
 
 from emu.array_types import Floats
 from emu.errors import ScenarioError
-from emu.graph_data import Dataset, count_job, open_for
+from emu.graph_data import BatchPlan, Dataset, count_job, open_for
+from emu.graph_data.drawn_batches import draw_batch
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.operations import Operations
-from emu.systems import Keys, Problems, Times, translation
+from emu.systems import JobSettings, Keys, Problems, Times, translation
 from emu.systems.device_memory import Parts
+from emu.systems.intake import Intake
 from emu.systems.job_section import BuildContext
 from emu.systems.model_section import ModelProgramSection
 from emu.systems.p3.builder import P3Builder
@@ -128,14 +131,16 @@ class P3JobSection(P3Keys):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
-        split = _split_of(job)
+        split = _split_of(job.settings)
         steps = (split.first_width, split.upper)
         return count_phases(self._builder_of(job, context), job, steps, volumes)
 
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
         """Return that of every machine, under its ``Mf``."""
-        return count_memory(self._builder_of(job, context), job, _split_of(job))
+        return count_memory(
+            self._builder_of(job, context), job, _split_of(job.settings)
+        )
 
     def _builder_of(self, job: Job, context: BuildContext) -> P3Builder:
         """Return the builder of a job that was built."""
@@ -155,7 +160,35 @@ class P3JobSection(P3Keys):
             raise ScenarioError(problem, key="job.columns")
         self._check_memory(builder, cluster, dataset)
         counts = count_job(job.settings, dataset, builder.batches)
-        return p3_realization(builder, times, counts, _split_of(job))
+        return p3_realization(builder, times, counts, _split_of(job.settings))
+
+    @override
+    def intake(
+        self, context: BuildContext, dataset: Dataset, rank: int
+    ) -> Intake | None:
+        builder = P3Builder(self, context)
+        settings = self.data_settings(context)
+        split = _split_of(settings)
+        peers = [
+            peer
+            for peer in builder.group_of(rank)
+            if peer != rank and builder.columns_of(peer, dataset.feature_length)
+        ]
+        plan = BatchPlan.from_settings(settings)
+        train = plan.walk(dataset)
+        # Of each peer a part of layer 1 for every sampler, of equal size.
+        layer = 0 if split.pulls == "inputs" else 1
+        row = split.itemsize * split.pulled_width * len(peers)
+
+        def count() -> Floats:
+            sizes = np.zeros(builder.batches)
+            for sampler in builder.samplers_of(rank):
+                for number in range(builder.batches):
+                    batch = draw_batch(dataset, plan, train, sampler, number)
+                    sizes[number] += row * batch.sizes[layer]
+            return sizes
+
+        return Intake(builder.batches, count)
 
     def _check_memory(
         self, builder: P3Builder, cluster: Cluster, dataset: Dataset
@@ -187,13 +220,13 @@ class P3JobSection(P3Keys):
         }
 
 
-def _split_of(job: Job) -> SplitModel:
-    dataset = open_for(job.settings)
+def _split_of(settings: JobSettings) -> SplitModel:
+    dataset = open_for(settings)
     return split_model(
-        job.settings["model"],
+        settings["model"],
         dataset.feature_length,
         dataset.classes,
-        itemsize=number_bytes(job.settings),
+        itemsize=number_bytes(settings),
     )
 
 
