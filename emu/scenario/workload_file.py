@@ -17,6 +17,7 @@ from emu.host.confinement import confine
 from emu.host.files import write_atomic
 from emu.host.input_file import read_json
 from emu.problem import Job, Profile
+from emu.problem.fields.suggestion import nearest
 from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
@@ -30,6 +31,8 @@ _KEYS: dict[str, type] = {
     "placement": dict,
     "n_iterations": int,
 }
+#: Keys that a workload may have beside these.
+_BESIDE = ("expected_makespan_s", "comment")
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 #: Kind of a task by the letter that its name begins with.
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
@@ -69,10 +72,16 @@ def workload_document(document: Document) -> Document:
             problem = f"found {found}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
 
+    for key in data:
+        if key not in _KEYS and key not in _BESIDE:
+            known = [*_KEYS, *_BESIDE]
+            problem = f"unknown key {key!r}, {nearest(key, known)}"
+            raise ScenarioError(problem, file=document.file, key=key)
+
     try:
         machines = _machines(data["machines"])
         tasks = _tasks(data["tasks"], data["exec_times"])
-        flows = _flows(data["edges"], data["volumes"])
+        flows = _flows(data["edges"], data["volumes"], data["n_iterations"])
         job = {
             "system": "custom",
             "iterations": data["n_iterations"],
@@ -133,6 +142,12 @@ def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
 
 
 def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
+    # Of a name that is misspelt in one place the time would count for nobody.
+    known_names = {*names}
+    for name in seconds:
+        if name not in known_names:
+            raise ValueError(f"exec_times have {name!r}, which is no task")
+
     tasks: list[Data] = []
     for name in names:
         time = float(seconds[name])
@@ -147,7 +162,9 @@ def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
 
 
 def _flows(
-    edges: Sequence[Sequence[Any]], volumes: Sequence[Sequence[float]]
+    edges: Sequence[Sequence[Any]],
+    volumes: Sequence[Sequence[float]],
+    iterations: int,
 ) -> list[FlowSection]:
     """Build the flows without validating each of 28,000 volumes by itself.
 
@@ -162,7 +179,10 @@ def _flows(
             raise ValueError(f"a volume of {source}->{destination} is impossible")
         if not isinstance(source, str) or not isinstance(destination, str):
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
-        if not isinstance(lag, int) or lag < 0:
+        if len(values) > iterations:
+            problem = f"{len(values)} volumes for {iterations} iterations"
+            raise ValueError(f"{source}->{destination} has {problem}")
+        if not isinstance(lag, int) or isinstance(lag, bool) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
 
         fields: Data = {

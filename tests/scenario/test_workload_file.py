@@ -93,6 +93,17 @@ def test_a_workload_survives_a_round_trip(tmp_path: Path) -> None:
         ({"edges": [[7, "g0", 0]] * 4}, "is not a workload"),
         ({"edges": [["g0", "s0", 0.5]] * 4}, "is not a workload"),
         ({"volumes": [[1.0, math.inf]] * 4}, "is not a workload"),
+        ({"edges": [["g0", "s0", True]] * 4}, "is not a workload: ValueError g0->s0"),
+        (
+            {"volumes": [[1.0, 2.0, 3.0]] * 4},
+            "is not a workload: ValueError g0->s0 has 3 volumes for 2 iterations",
+        ),
+        (
+            {"exec_times": WORKLOAD["exec_times"] | {"w9": 1.0}},
+            "is not a workload: ValueError exec_times have 'w9', which is no task",
+        ),
+        ({"latency": 1}, "unknown key 'latency', known: machines"),
+        ({"expected_makespan": {}}, "unknown key 'expected_makespan', did you mean"),
     ],
 )
 def test_a_broken_workload_is_one_error(
