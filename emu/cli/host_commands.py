@@ -64,4 +64,4 @@ def _remove_groups() -> None:
     remaining = cpu_groups.remove_left_behind(cpu_groups.Hierarchy.find())
     if remaining:
         problem = "cannot be removed: processes are in it, or it is another user's"
-        raise DataError(problem, path=str(remaining[0]))
+        raise DataError(problem, path=remaining[0])

@@ -55,7 +55,7 @@ def reproduce_command(
     # Marked places hold all rows of a paper: those of one figure would replace them.
     if write and figure:
         problem = "gets the rows of whole papers, name no FIGURE"
-        raise DataError(problem, path=str(write[0]))
+        raise DataError(problem, path=write[0])
 
     page = None
     if form is not None or out is not None:

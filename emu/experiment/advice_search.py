@@ -98,7 +98,7 @@ class Search:
         cluster = self.scenario.stated_cluster.build()
         names = getattr(self.scenario.job, "machines", None)
         if not names:
-            names = [machine.name for machine in cluster.machines]
+            names = cluster.names
         self.sets = machine_sets(job, cluster.only(names), _SETS)
 
         self.short = self.free

@@ -473,7 +473,7 @@ def resume_run(
         raise ScenarioError(problem, file=f"--resume {run}")
     if noted_scenario.checkpoint is None:
         problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
 
     whole = with_until(prepare(noted_scenario), manifest)
     start = read_last_cut(whole, run, notify)
@@ -481,7 +481,7 @@ def resume_run(
     place = f"goes on at iteration {start.iteration} of {iterations}"
     # It was cut off between its last cut and its result, of which no record is left.
     if start.iteration >= iterations:
-        raise DataError(place, path=str(run))
+        raise DataError(place, path=run)
     notify(place)
     with one_error(str(path)):
         first = manifest.get("first_iteration", 0)
@@ -506,10 +506,10 @@ def resume_run(
 def _check_unfinished(run: Path) -> None:
     """Raise DataError where a directory holds no run, or one that has ended."""
     if not run.is_dir():
-        raise DataError("is not a run directory", path=str(run))
+        raise DataError("is not a run directory", path=run)
     if (run / "result.json").exists():
         problem = "holds a result.json: this run has ended, nothing is left to do"
-        raise DataError(problem, path=str(run))
+        raise DataError(problem, path=run)
 
 
 def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:

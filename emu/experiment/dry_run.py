@@ -380,4 +380,4 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
         Path(folder).rmdir()
     except OSError as error:
         problem = f"cannot make a run directory here: {error.strerror}; choose another "
-        raise DataError(f"{problem}with --runs", path=str(runs)) from error
+        raise DataError(f"{problem}with --runs", path=runs) from error

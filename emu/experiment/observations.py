@@ -101,7 +101,7 @@ def foreign_rates(prepared: PreparedRun, run: EmulatedRun) -> dict[str, float]:
     settings = prepared.settings
     per_second = settings.byte_scale / settings.time_scale
     problem = run.schedule.problem
-    machines = [machine.name for machine in problem.cluster.machines]
+    machines = problem.cluster.names
     ports = {link.name: port for port, link in enumerate(problem.links)}
     sizes = np.bincount(
         run.received["edge"].astype(np.int64),

@@ -499,7 +499,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     problem = experiment.problem
     realization = run.measured
     if realization is None:
-        raise DataError("is missing", path=str(run.path / "realization.npz"))
+        raise DataError("is missing", path=run.path / "realization.npz")
     arrays = array_files.read_reports(problem, run.path / array_files.REPORTS)
     frames = array_files.read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")

@@ -423,7 +423,7 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
         jobs = [*list_training(job)]
     if not jobs:
         problem = "has no weights: only compute: real and compute: padded train a model"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
 
     parts = read_weights(path)
     figures = {}
@@ -435,11 +435,11 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
         # The manifest states the model, and weights.npz may be of another run.
         if [part.shape for part in tensors] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
-            raise DataError(problem, path=str(path / WEIGHTS))
+            raise DataError(problem, path=path / WEIGHTS)
         flat = np.concatenate([part.ravel() for part in tensors])
         if not np.isfinite(flat).all():
             problem = "holds what is no number: its training diverged"
-            raise DataError(problem, path=str(path / WEIGHTS))
+            raise DataError(problem, path=path / WEIGHTS)
         job_name = prefix.removesuffix("/")
         figures[job_name] = evaluate(settings, flat)
     return figures

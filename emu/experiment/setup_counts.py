@@ -142,8 +142,7 @@ def list_parameter_bytes(
         if kinds_of_edge != {_PARAMETERS} or len(sizes_of_edge) != 1:
             continue
         ends = job.edges[position]
-        source = job.tasks[ends.source]
-        destination = job.tasks[ends.destination]
+        source, destination = job.ends(ends)
         (size,) = sizes_of_edge
         found[source.name, destination.name] = float(size)
     return found

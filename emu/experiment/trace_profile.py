@@ -120,7 +120,7 @@ def profile_from_trace(
         seconds = _seconds_by_kind(occurrences, kinds, ranges)
     except KeyError as error:
         problem = _without(occurrences, error.args[0])
-        raise DataError(problem, path=str(trace)) from None
+        raise DataError(problem, path=trace) from None
     for kind in seconds:
         for name in ranges.get(kind, (kind,)):
             _check_processes(name, processes[name], trace)
@@ -184,7 +184,7 @@ def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
             events = content.get("traceEvents")
             if events is None:
                 problem = "is no trace of torch.profiler: it has no traceEvents"
-                raise DataError(problem, path=str(trace))
+                raise DataError(problem, path=trace)
         spans, process_ids = _read_spans(events, trace)
 
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
@@ -223,7 +223,7 @@ def _read_spans(
                 f"begins and ends {name!r} by two events, B and E: write one of phase "
                 "X with its dur"
             )
-            raise DataError(problem, path=str(trace))
+            raise DataError(problem, path=trace)
         # Of the others complete events alone have a duration, in microseconds.
         if phase != "X":
             continue
@@ -247,7 +247,7 @@ def _check_processes(name: str, count: int, trace: Path) -> None:
     # One after the other they would be iterations of one task.
     if count > 1:
         problem = f"has the range {name!r} of {count} processes: write a trace of one"
-        raise DataError(problem, path=str(trace))
+        raise DataError(problem, path=trace)
 
 
 def _without(found: Occurrences, name: str) -> str:

@@ -43,7 +43,7 @@ def _count_payloads(run: EmulatedRun) -> dict[str, dict[str, float]]:
     edges = problem.job.edges
     numbers = run.received["edge"].astype(np.int64)
     sizes = np.bincount(numbers, run.received["bytes"], minlength=len(edges))
-    machines = [machine.name for machine in problem.cluster.machines]
+    machines = problem.cluster.names
     payloads = {name: {"out": 0.0, "in": 0.0} for name in machines}
     home = problem.placement.machine_of
     for position, edge in enumerate(edges):

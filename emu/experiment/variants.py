@@ -348,7 +348,7 @@ def _near(
     ``again``: with a later seed, whose placement may be that already, or leave no room:
     its row then has the reason.
     """
-    machines = [machine.name for machine in problem.cluster.machines]
+    machines = problem.cluster.names
     for name, machine in moves:
         option = f"--move {name}={machine}"
         if machine not in machines:

@@ -86,7 +86,7 @@ def _read_at(path: Path, position: int) -> bytes:
             return file.read(PIECE)
     except OSError as error:
         problem = error.strerror or "cannot be read"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
 
 
 def list_graphs(datasets: Iterable[Mapping[str, Any]]) -> Iterator[GraphFiles]:
@@ -150,7 +150,7 @@ class GraphCopy:
         is_name = file == Path(file).name and file not in {"", ".", ".."}
         if not is_name:
             problem = f"found {file!r}, no name of a file"
-            raise DataError(problem, path=str(self._folder))
+            raise DataError(problem, path=self._folder)
         try:
             path = self._partial / file
             with path.open("ab") as target:
@@ -186,4 +186,4 @@ class GraphCopy:
 
     def _failure(self, error: OSError) -> DataError:
         problem = f"cannot be kept: {error.strerror}"
-        return DataError(problem, path=str(self._folder))
+        return DataError(problem, path=self._folder)

@@ -134,7 +134,7 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
                 raise DataError(f"{problem}was kept", path=source)
     except OSError as error:
         problem = f"cannot be made: {error.strerror}"
-        raise DataError(problem, path=str(folder)) from error
+        raise DataError(problem, path=folder) from error
     finally:
         # An empty folder would stand in the way of the next try.
         if folder.is_dir() and not any(folder.iterdir()):

@@ -104,7 +104,7 @@ def import_graph(
     if folder.exists():
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
-        raise DataError("there is no such file or folder", path=str(path))
+        raise DataError("there is no such file or folder", path=path)
 
     options = table or TableOptions()
     options = replace(options, tell=tell, split_codes=choices.split_codes)
@@ -247,7 +247,7 @@ def _read_file(
     if not is_text and has_answers:
         problem = "is no text: leave --columns, --header, --bipartite and "
         problem += "--neighbours out"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     if description is not None:
         return dgl_parts.read_partitions(description, choices)
     if not is_text:
@@ -262,7 +262,7 @@ def _read_file(
         of_file = replace(of_file, split_arrays="", split_number=None)
     if of_file != NO_CHOICES:
         problem = "is text: --graph, --flatten, --relation, --split-number and "
-        raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
+        raise DataError(f"{problem}--split-arrays are for other files", path=path)
     return _read_text(path, options)
 
 
@@ -271,7 +271,7 @@ def _read_text(path: Path, options: TableOptions) -> FoundGraph:
     if matrix_files.is_matrix(path):
         if answers != {None} or options.neighbours:
             problem = "is MatrixMarket: leave --columns, --header and --neighbours out"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         return matrix_files.read_matrix(path, options)
 
     layout = neighbour_lists.find_layout(path, options)

@@ -168,7 +168,7 @@ class PreparedArrays:
     def _damage(self, path: Path, problem: str) -> DataError:
         remedy = f"delete {self.folder} and {self._remedy}"
         text = f"prepared data is damaged ({problem}); {remedy}"
-        return DataError(text, path=str(path))
+        return DataError(text, path=path)
 
     def holds(self, name: str) -> bool:
         """Return True where there is an array of that name."""
@@ -290,7 +290,7 @@ def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArra
                     _build(folder, build)
     except OSError as error:
         problem = f"prepared data cannot be written: {error.strerror or error}"
-        raise DataError(problem, path=str(folder)) from error
+        raise DataError(problem, path=folder) from error
 
     # What is there is checked in any case, also when it was built a moment ago.
     return PreparedArrays(folder)

@@ -93,7 +93,7 @@ def _source_in(
         files = sorted(graph_folder.glob("*.npz"))
         if len(files) > 1:
             problem = f"leave one of {', '.join(file.name for file in files)} there"
-            raise DataError(problem, path=str(graph_folder))
+            raise DataError(problem, path=graph_folder)
         if files:
             return npz_source(files[0], seed=seed, split=split)
     return None
@@ -237,7 +237,7 @@ def clear_data(names: list[str]) -> int:
             size += _remove(prepared_home)
     except OSError as error:
         raise DataError(
-            f"cannot be removed: {error.strerror}", path=str(error.filename)
+            f"cannot be removed: {error.strerror}", path=error.filename
         ) from error
     return size
 

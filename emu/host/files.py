@@ -40,7 +40,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         special = path.exists() and not is_plain
         if path.is_symlink() and not special:
             link = "this is a link; name the file that it leads to"
-            raise DataError(f"cannot be written: {link}", path=str(path))
+            raise DataError(f"cannot be written: {link}", path=path)
 
         yield path if special else partial
         if not special:
@@ -49,7 +49,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             partial.replace(path)
     except OSError as error:
         problem = f"cannot be written: {error.strerror or error}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
     finally:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             partial.unlink(missing_ok=True)
@@ -63,7 +63,7 @@ class _GivenUp(Exception):
 def check_writable(path: Path) -> None:
     """Begin a file and give it up, before long work for it; raises as `whole_file`."""
     if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
-        raise DataError("cannot be written: this is a folder", path=str(path))
+        raise DataError("cannot be written: this is a folder", path=path)
     with contextlib.suppress(_GivenUp), whole_file(path) as partial:
         partial.touch()
         raise _GivenUp
@@ -136,7 +136,7 @@ def remove(path: Path) -> None:
             path.unlink()
     except OSError as error:
         problem = f"cannot be removed: {error.strerror}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
 
 
 def _is_orphan(path: Path, pattern: re.Pattern[str]) -> bool:

@@ -67,7 +67,7 @@ def one_error(
         problem = _describe_damage(error, plain=kind is None)
         if kind is not None:
             raise kind(problem) from error
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
 
 
 def _describe_damage(error: Exception, *, plain: bool) -> str:
@@ -92,10 +92,10 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
         status = os.fstat(file.fileno())
         size = status.st_size
         if not stat.S_ISREG(status.st_mode):
-            raise DataError("is no regular file", path=str(path))
+            raise DataError("is no regular file", path=path)
         if most is not None and size > most:
             problem = f"has {size} bytes, at most {most} are read"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         yield file
 
 
@@ -143,7 +143,7 @@ def read_packed_text(path: Path, most: int = MOST_TEXT) -> str:
     content = read_packed(path, most)
     if len(content) > most:
         problem = f"unpacks to {len(content)} bytes, at most {most} are read"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     return content.decode("utf-8-sig")
 
 
@@ -159,12 +159,12 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
             text = io.TextIOWrapper(stream, encoding="utf-8-sig").read()
             return parse_json(text)
     except FileNotFoundError as error:
-        raise DataError("is missing", path=str(path)) from error
+        raise DataError("is missing", path=path) from error
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
     except (ValueError, EOFError, zlib.error, RecursionError) as error:
-        raise DataError(f"is not JSON: {error}", path=str(path)) from error
+        raise DataError(f"is not JSON: {error}", path=path) from error
 
 
 def parse_json(text: str, *, unique_keys: bool = False) -> Any:
@@ -217,7 +217,7 @@ class _BoundedGzip(gzip.GzipFile):
         self._left -= len(data)
         if self._left < 0:
             problem = f"has {self._packed} bytes and unpacks to a hundred times that"
-            raise DataError(problem, path=str(self._path))
+            raise DataError(problem, path=self._path)
         return data
 
 
@@ -257,7 +257,7 @@ def read_arrays(
         missing = [name for name in names if name not in infos]
         if missing:
             absent = ", ".join(missing)
-            raise DataError(f"holds no {absent}", path=str(path))
+            raise DataError(f"holds no {absent}", path=path)
 
         check_inflation(
             path,
@@ -283,7 +283,7 @@ def _open_archive(path: Path) -> Iterator[tuple[BufferedReader, zipfile.ZipFile]
             with open_input(path) as file, zipfile.ZipFile(file) as archive:
                 yield file, archive
         except FileNotFoundError as error:
-            raise DataError("is missing", path=str(path)) from error
+            raise DataError("is missing", path=path) from error
 
 
 def check_inflation(
@@ -299,7 +299,7 @@ def check_inflation(
     """
     if unpacked > max(most * size, ALWAYS_ALLOWED):
         problem = f"has {size} bytes and claims to unpack to {unpacked}"
-        raise DataError(f"{problem}: save it without compression", path=str(path))
+        raise DataError(f"{problem}: save it without compression", path=path)
 
 
 def map_array(path: Path) -> Array:
@@ -348,10 +348,10 @@ def _member(
             header_bytes = int(member.tell())
             claim = header_bytes + math.prod(shape) * dtype.itemsize
     except ValueError as error:
-        raise DataError(f"{name} cannot be read: {error}", path=str(path)) from error
+        raise DataError(f"{name} cannot be read: {error}", path=path) from error
     if claim != info.file_size:
         problem = f"{name} claims {claim} bytes of {info.file_size}"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     with archive.open(info) as member:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
@@ -411,4 +411,4 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
         if first["type"] != "missing":
             found = printable(f", found {first['input']!r:.40}", 60)
         problem = f"{at}{place}: {first['msg']}{found}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error

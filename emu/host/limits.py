@@ -56,5 +56,5 @@ def say_memory(path: Path) -> None:
     free = psutil.virtual_memory().available
     text = f"takes about {memory / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
     if memory > free:
-        raise DataError(text, path=str(path))
+        raise DataError(text, path=path)
     tell(f"{path}: {text}")

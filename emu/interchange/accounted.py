@@ -58,7 +58,7 @@ def reading_errors(path: Path | str) -> Iterator[None]:
             yield
         except NotRead as error:
             problem = str(error)
-            raise DataError(problem, path=str(path)) from error
+            raise DataError(problem, path=path) from error
 
 
 #: Stands for no default: a key has to be there.

@@ -153,20 +153,20 @@ def fit_run(
                 by_steps = _make_fit(name, outcome, traffic, cores, None)
                 job = min(job, by_steps, key=lambda fit: abs(fit.error))
     except Unfittable as error:
-        raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
+        raise DataError(f"cannot be fitted: {error}", path=run) from error
     if against is None:
         return job
 
     other_run, other_lab = _read_run(against, force=force)
     if problem := _mismatch(traffic, other_run, lab, other_lab):
-        raise DataError(problem, path=str(against))
+        raise DataError(problem, path=against)
     try:
         marks = _read_marks(against, mark, other_lab, other_run)
         measured = iterations.fit_traffic(
             other_run, skip=skip, marks=marks, count=count
         )
     except Unfittable as error:
-        raise DataError(f"cannot be fitted: {error}", path=str(against)) from error
+        raise DataError(f"cannot be fitted: {error}", path=against) from error
     return _hold_against(job, other_run, measured.seconds)
 
 
@@ -227,7 +227,7 @@ def _read_run(run: Path, *, force: bool) -> tuple[Traffic, LabResult]:
         raise DataError(
             "cannot be fitted: NICs changed while it ran (events), and times fitted "
             "across that would be of neither",
-            path=str(run),
+            path=run,
         )
     # Waits become computing: such fits were 15 % off and looked right.
     if lab["trust"] != "trusted" and not force:
@@ -240,7 +240,7 @@ def _read_run(run: Path, *, force: bool) -> tuple[Traffic, LabResult]:
             f"{percent:.2g} % of what programs computed ({most_percent:g} % may "
             f"be), and would be taken for computing; {remedy} and run it again, or fit "
             "it with --force",
-            path=str(run),
+            path=run,
         )
     return traffic, lab
 

@@ -106,7 +106,7 @@ class LabNics:
         self._per_second = per_second
         self._paces: dict[str, Paces] = {}
         if assigned is not None:
-            names = [machine.name for machine in assigned.cluster.machines]
+            names = assigned.cluster.names
             self._paces = {name: lab.paces(name) for name in names}
             positions = assigned.placement.machine_of
             edges = assigned.job.edges

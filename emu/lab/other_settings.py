@@ -107,7 +107,7 @@ def _seconds(run: Path, skip: int, mark: str) -> float:
     due = skip + 2
     if fewest < due:
         problem = f"a program printed {fewest} lines with {mark!r}, {due} are due"
-        raise DataError(problem, path=str(run))
+        raise DataError(problem, path=run)
     means = []
     for times in marks.values():
         lengths = np.diff(times[skip:])

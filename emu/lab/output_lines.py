@@ -82,7 +82,7 @@ class OutputLines:
                     file.write(chunk)
                 except OSError as error:
                     problem = f"cannot be written: {error.strerror}"
-                    self._refused = DataError(problem, path=str(file.name))
+                    self._refused = DataError(problem, path=file.name)
                     chunk = b""
                 if not chunk:
                     self._selector.unregister(key.fd)
@@ -138,14 +138,14 @@ def marks_of(
             raise DataError(
                 f"its {found} lines with {text!r} came at once: the program kept "
                 "them back; flush after each (Python: env PYTHONUNBUFFERED: '1')",
-                path=str(path),
+                path=path,
             )
         by_program[program, machine] = marks
     if not by_program:
         raise DataError(
             f"no program printed a line with {text!r}, which --mark looks for, among "
             f"{count:,} lines of {len(programs)} programs",
-            path=str(run),
+            path=run,
         )
 
     by_process = {}

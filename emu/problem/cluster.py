@@ -42,7 +42,7 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.machines:
             raise ValueError("a cluster needs at least one machine")
-        counts = Counter(machine.name for machine in self.machines)
+        counts = Counter(self.names)
         for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
@@ -102,6 +102,11 @@ class Cluster:
             tuners=tuple(tuners),
             speed_changes=tuple(speed_changes),
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the machines, in their order."""
+        return tuple(machine.name for machine in self.machines)
 
     @property
     def tuned_names(self) -> tuple[str, ...]:
@@ -244,13 +249,13 @@ class Cluster:
 
     @cached_property
     def _positions(self) -> dict[str, int]:
-        return {machine.name: m for m, machine in enumerate(self.machines)}
+        return {name: position for position, name in enumerate(self.names)}
 
     def index(self, name: str) -> int:
         """Return the position of the machine called ``name``, else raise ValueError."""
         if name in self._positions:
             return self._positions[name]
-        names = ", ".join(machine.name for machine in self.machines)
+        names = ", ".join(self.names)
         raise ValueError(f"no machine is called {name}; there are {names}")
 
     def resource_names(self) -> tuple[str, ...]:

@@ -377,8 +377,7 @@ class Job:
         counts: Counter[str] = Counter()
         names = []
         for edge in self.edges:
-            source = self.tasks[edge.source]
-            destination = self.tasks[edge.destination]
+            source, destination = self.ends(edge)
             name = f"{source.name}->{destination.name}"
             counts[name] += 1
             # The first keeps the plain name, so that most names need no number.
@@ -441,6 +440,10 @@ class Job:
         """Return the positions of the edges into ``task``."""
         entering, _ = self._edges_of_tasks
         return tuple(entering[task])
+
+    def ends(self, edge: Edge) -> tuple[Task, Task]:
+        """Return the tasks that an edge leads from and to."""
+        return self.tasks[edge.source], self.tasks[edge.destination]
 
     def out_edges(self, task: int) -> Positions:
         """Return the positions of the edges out of ``task``."""

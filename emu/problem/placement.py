@@ -177,7 +177,7 @@ def slowness(job: Job, cluster: Cluster) -> Floats:
     shape = (rows, len(cluster.machines))
     factors = np.ones(shape)
 
-    names = [machine.name for machine in cluster.machines]
+    names = cluster.names
     for row, task in enumerate(job.tasks):
         slowness_on = task.slowness
         if slowness_on:

@@ -125,7 +125,7 @@ def save(figure: Figure, path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
         names = ", ".join(f".{name}" for name in FORMATS)
-        raise DataError(f"ends in none of {names}", path=str(path))
+        raise DataError(f"ends in none of {names}", path=path)
 
     # Without a date the same figure is the same file.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -208,15 +208,15 @@ class Window:
 
         Raises DataError when it has no such schedule, or no such machine.
         """
-        names = [machine.name for machine in run.problem.cluster.machines]
+        names = run.problem.cluster.names
         for name in self.machines:
             if name not in names:
                 problem = f"has no machine {name!r}, known: {', '.join(names)}"
-                raise DataError(problem, path=str(run.path))
+                raise DataError(problem, path=run.path)
         if not self.only:
             return run
         if getattr(run, self.only) is None:
-            raise DataError(f"has no {self.only} schedule", path=str(run.path))
+            raise DataError(f"has no {self.only} schedule", path=run.path)
         if self.only == "emulated":
             return replace(run, simulated=None)
         return replace(run, emulated=None)

@@ -119,7 +119,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
         groups["simulated"] = with_simulated_rates(record)
     if not groups:
         problem = "; ".join(record.missing)
-        raise DataError(problem, path=str(run))
+        raise DataError(problem, path=run)
 
     path = out or run / "trace.json"
     bands = death_bands(record.result)
@@ -205,7 +205,7 @@ class _Group:
         yield from self._list_changes()
 
     def _list_processes(self) -> Iterator[Event]:
-        names = [machine.name for machine in self._problem.cluster.machines]
+        names = [*self._problem.cluster.names]
         if self._links.shared:
             names.append("links")
         for position, name in enumerate(names):

@@ -185,12 +185,12 @@ def write_blocks(path: Path, rows: Sequence[Row]) -> None:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+        raise DataError(f"cannot be read: {error}", path=path) from error
     document, count = _BLOCK.subn(replace_block, text)
     if not count:
         problem = (
             "has no place for rows, write <!-- emu reproduce PAPER --> and "
             "<!-- end of emu reproduce -->"
         )
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     write_atomic(path, document)

@@ -127,8 +127,7 @@ def _edges_between(
     """Return the positions of the edges from one kind of task to another."""
     positions = []
     for position, edge in enumerate(job.edges):
-        sender = job.tasks[edge.source]
-        receiver = job.tasks[edge.destination]
+        sender, receiver = job.ends(edge)
         if sender.kind == source and receiver.kind == destination:
             positions.append(position)
     return np.array(positions, dtype=np.int64)

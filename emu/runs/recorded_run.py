@@ -343,7 +343,7 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
     edges, iterations = schedule.flows().T
     flows = edges, iterations
     machine_of = np.array(problem.placement.machine_of)
-    machines = np.array([machine.name for machine in problem.cluster.machines])
+    machines = np.array(problem.cluster.names)
     names = np.array([task.name for task in job.tasks])
     kinds = np.array([task.kind for task in job.tasks])
     edge_names = np.array(job.edge_names)

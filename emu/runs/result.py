@@ -96,8 +96,7 @@ def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Res
         if schedule.flow_bytes[number, iteration] == 0:
             continue
         edge = job.edges[number]
-        sender = job.tasks[edge.source]
-        reader = job.tasks[edge.destination]
+        sender, reader = job.ends(edge)
         kinds = (sender.kind, reader.kind)
         groups[kinds].append((number, iteration))
 

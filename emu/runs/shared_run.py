@@ -80,7 +80,7 @@ def _number_hosts(run: Path, problem: Problem) -> dict[str, str]:
     # None of a row without a name; neither says where the run was.
     hosts -= {"None", "localhost"}
     # Machines of the scenario are its own words, by which an audit finds them.
-    hosts -= {machine.name for machine in problem.cluster.machines}
+    hosts -= {*problem.cluster.names}
 
     numbers = {}
     for number, host in enumerate(sorted(hosts), 1):

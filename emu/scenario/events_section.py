@@ -429,7 +429,7 @@ class FailuresSection(Section):
         if self.machine is None or not self.mortal:
             return []
         seed = seed if self.seed is None else self.seed
-        names = [machine.name for machine in cluster.machines]
+        names = cluster.names
         deaths = []
         for name in names:
             for time, _ in self.machine.draw(name, seed):

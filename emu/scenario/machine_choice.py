@@ -74,7 +74,7 @@ def promising(
     are no choice. ``job``, ``cluster``, ``realization``: on all machines, with
     reference times.
     """
-    everything = tuple(machine.name for machine in cluster.machines)
+    everything = cluster.names
     first = everything
     if scenario.job.chosen_count is not None:
         first = scenario.job.owners(everything)
@@ -139,7 +139,7 @@ def _short_searches(
     run = _shortened(realization.of(original), count)
     rates = scenario.schedule.rule_of_searches
 
-    everything = tuple(machine.name for machine in cluster.machines)
+    everything = cluster.names
     choice = cluster.only(scenario.job.choice_pool(everything))
     flows_of_searches = FLOWS // _SHARE
     most_sets = affordable(short, rates, flows_of_searches // 10, MOST_SETS)

@@ -230,7 +230,7 @@ def place_one_by_one(
     Raises PlacementError, ScenarioError, DataError as `place`, of the first job for
     which it does.
     """
-    names = [machine.name for machine in cluster.machines]
+    names = cluster.names
     free = cluster
     machine_of: dict[str, int] = {}
     results = []

@@ -325,7 +325,7 @@ class Scenario(sections.FileSection):
     def _processes_by_name(self, problem: Problem) -> dict[str, list[str]]:
         """Return the processes that die with a task, process, machine or host."""
         job = problem.job
-        machines = {machine.name for machine in problem.cluster.machines}
+        machines = {*problem.cluster.names}
         hosts = self.emulation.hosts
         processes: dict[str, list[str]] = {}
         homes: dict[str, str] = {}
@@ -467,7 +467,7 @@ class Scenario(sections.FileSection):
             section = self.jobs[0].job
         if section.movable_on is None:
             return cluster
-        names = {machine.name for machine in cluster.machines}
+        names = {*cluster.names}
         candidates = names.intersection(section.movable_on)
         return cluster.only(candidates or names)  # unknown ones are an error
 

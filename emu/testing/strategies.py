@@ -320,7 +320,7 @@ def _with_changes(cluster: Cluster, rng: Generator, *, cuts: bool) -> Cluster:
 
 def _slow_machines(cluster: Cluster, rng: Generator) -> list[Fault]:
     """Return up to eight faults of machines, some at one time, some at once."""
-    names = [machine.name for machine in cluster.machines]
+    names = cluster.names
     faults = []
     count = _pick_count(rng, 8)
     for _ in range(count):

@@ -219,8 +219,7 @@ def natural(name: str) -> str:
 def rank_of(job: Job, position: int) -> Rank:
     """Return what breaks ties between flows of one turn."""
     edge = job.edges[position]
-    source_task = job.tasks[edge.source]
-    reader = job.tasks[edge.destination]
+    source_task, reader = job.ends(edge)
     # Names before positions: the order of tasks in a file must decide nothing.
     destination = natural(reader.name)
     source = natural(source_task.name)
@@ -290,8 +289,7 @@ def ask_rule(problem: Problem, rates: Rates) -> Rule:
 
     def as_asked(flow: Flow) -> ActiveFlow:
         edge = job.edges[flow.edge]
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
+        source, destination = job.ends(edge)
         return ActiveFlow(
             edge=job.edge_names[flow.edge],
             source=source.name,

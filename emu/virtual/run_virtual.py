@@ -307,7 +307,7 @@ def _describe(
     cluster: Cluster,
     plans: Sequence[RankPlan],
 ) -> dict[str, Any]:
-    names = [machine.name for machine in cluster.machines]
+    names = cluster.names
     machine_of = [names[plan.machine] for plan in plans]
     ranks = []
     for number, record in enumerate(server.records):

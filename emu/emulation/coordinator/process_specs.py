@@ -202,7 +202,7 @@ def host_of_machines(
 
     Raises ScenarioError as `check_hosts`.
     """
-    machines = [machine.name for machine in problem.cluster.machines]
+    machines = problem.cluster.names
     check_hosts(machines, cores, len(cores), stated)
     hosts = sorted(cores)
     weights = _machine_weights(problem, volumes)

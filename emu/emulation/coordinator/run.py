@@ -120,7 +120,7 @@ class Coordinator:
         self._membership = members_of(settings, log, self._deadlines, self._specs)
         launcher = self._membership.launcher
         check_hosts(
-            machines=[machine.name for machine in problem.cluster.machines],
+            machines=problem.cluster.names,
             hosts=launcher.hosts,
             count=launcher.count,
             stated=settings.host_of,

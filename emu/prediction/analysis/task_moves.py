@@ -351,8 +351,7 @@ class _MoveOrder:
         loads = defaultdict[int, Any](lambda: defaultdict(float))
         sizes = sum_edge_bytes(job, self._base.realization)
         for position, edge in enumerate(job.edges):
-            source = job.tasks[edge.source]
-            destination = job.tasks[edge.destination]
+            source, destination = job.ends(edge)
             kinds = source.kind, destination.kind
             volume = float(sizes[position])
             for port in problem.hops[position]:

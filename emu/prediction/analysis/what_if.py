@@ -498,8 +498,7 @@ def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
 def edge_kind(job: Job, edge: Edge) -> str:
     """Return ``kind -> kind`` of the tasks that an edge joins."""
-    source = job.tasks[edge.source]
-    destination = job.tasks[edge.destination]
+    source, destination = job.ends(edge)
     return f"{source.kind} -> {destination.kind}"
 
 

@@ -149,7 +149,7 @@ def _program() -> tuple[Path, str]:
         partial.replace(path)
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
     finally:
         partial.unlink(missing_ok=True)
     return path, library.version
@@ -168,7 +168,7 @@ def _compile(compiler: str, library: _Library, path: Path) -> None:
         first = next((line for line in lines if "error" in line), outcome.stderr)
         cause = first.strip()[:200]
         text = f"does not compile with ns-3 {library.version}: {cause}"
-        raise DataError(text, path=str(PROGRAM))
+        raise DataError(text, path=PROGRAM)
 
 
 def simulate_packets(

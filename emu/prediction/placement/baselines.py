@@ -115,7 +115,7 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     # The user may part who shares slots: where a pool is unlimited, that can be.
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
-    names = [machine.name for machine in cluster.machines]
+    names = cluster.names
     numbers = {name: number for number, name in enumerate(names)}
     for (process, machine), name in _stated_machines(job, tasks).items():
         if process is None:

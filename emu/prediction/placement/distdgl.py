@@ -210,8 +210,7 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     """Return the edges from a task of kind ``sampler`` to one of kind ``worker``."""
     pairs = dict[tuple[int, int], None]()  # an edge per layer joins the same pair
     for edge in job.edges:
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
+        source, destination = job.ends(edge)
         is_pair = source.kind == "sampler" and destination.kind == "worker"
         if is_pair and not edge.credit:
             pairs[edge.source, edge.destination] = None

@@ -48,7 +48,7 @@ def machine_sets(
     else:
         choice = _spread_evenly(sorted(sets), most)
 
-    names = [machine.name for machine in cluster.machines]
+    names = cluster.names
     sets_of_names = []
     for numbers in choice:
         names_of_set = [names[number] for number in numbers]

@@ -35,8 +35,7 @@ def with_coflows(job: Job, by: Coflow) -> Job:
 
 
 def _stage_of(job: Job, edge: Edge) -> str:
-    source = job.tasks[edge.source]
-    destination = job.tasks[edge.destination]
+    source, destination = job.ends(edge)
     name = f"{source.kind}->{destination.kind}"
     # A task without a layer serves that of the other end.
     layer = destination.settings.get("layer")

@@ -165,8 +165,7 @@ class _Flows:
             seconds = now - self._since[position]
             size_since = rate * seconds
             size = float(self._served[position] + size_since)
-            source = self._job.tasks[edge.source]
-            destination = self._job.tasks[edge.destination]
+            source, destination = self._job.ends(edge)
             # Rates run on until the end is reported: never more than the volume.
             sent = min(max(size, 0.0), volume)
             flow = form.ActiveFlow(

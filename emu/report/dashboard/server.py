@@ -318,7 +318,7 @@ def page(live: LiveRun, report: str = "report.html") -> str:
         ports.append(port)
     facts = {
         "report": report,
-        "machines": [machine.name for machine in problem.cluster.machines],
+        "machines": problem.cluster.names,
         "tasks": list_tasks(problem),
         "ports": ports,
     }

@@ -58,7 +58,7 @@ def chart_data(run: RecordedRun) -> Charts:
         edges.append(row)
     return {
         "iterations": job.iterations,
-        "machines": [machine.name for machine in problem.cluster.machines],
+        "machines": [*problem.cluster.names],
         "tasks": list_tasks(problem),
         "edges": edges,
         "ports": _list_ports(problem),
@@ -264,7 +264,7 @@ def training_data(path: Path) -> list[Charts]:
     try:
         points_by_figure = _read_points(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+        raise DataError(f"cannot be read: {error}", path=path) from error
 
     # The sort is stable, so that accuracies stay in the order of the file.
     losses_first = sorted(points_by_figure, key=lambda figure: figure != "loss")

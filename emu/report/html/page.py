@@ -298,7 +298,7 @@ def write_report(
     Raises DataError when ``run`` is not a directory, or the file cannot be written.
     """
     if not run.is_dir():
-        raise DataError("is not a run directory", path=str(run))
+        raise DataError("is not a run directory", path=run)
     target = out or run / "report.html"
     page = report_page(run, helpful=helpful)
     write_atomic(target, page)

@@ -261,7 +261,7 @@ def read_plans(
             raise DataError(
                 f"is a plan of {name} {fact!r}, not {value!r}; delete the folder "
                 "and it will be made again",
-                path=str(prepared.folder),
+                path=prepared.folder,
             )
 
     plans = []
@@ -278,7 +278,7 @@ def read_plans(
         except PlanError as error:
             raise DataError(
                 f"is no plan: {error}; delete the folder and it will be made again",
-                path=str(prepared.folder),
+                path=prepared.folder,
             ) from error
         plans.append(plan)
     return tuple(plans)

@@ -144,8 +144,7 @@ def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
     job = schedule.problem.job
     belongs = []
     for edge in job.edges:
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
+        source, destination = job.ends(edge)
         kinds = (source.kind, destination.kind)
         is_of_kind = source.kind == kind and kinds in CARRIES
         is_of_layer = is_of_kind and source.settings["layer"] == layer

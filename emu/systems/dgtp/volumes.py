@@ -138,8 +138,7 @@ def dgtp_volumes(
     for number in _list_carriers(job):
         row = volumes[number]
         edge = job.edges[number]
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
+        source, destination = job.ends(edge)
 
         if ALL_REDUCE in (source.kind, destination.kind):
             elements = elements_sent(source, destination, parameters)

@@ -216,8 +216,7 @@ def epochs_of_edge(job: Job, edge: int) -> Mask:
     A lambda that dies sends nothing, one that is too late its gradient alone.
     """
     ends_of_edge = job.edges[edge]
-    source = job.tasks[ends_of_edge.source]
-    destination = job.tasks[ends_of_edge.destination]
+    source, destination = job.ends(ends_of_edge)
     task = destination
     fates = {ANSWERS, DIES, LATE}
     if source.kind == "held":

@@ -168,7 +168,7 @@ class DorylusJobSection(DorylusKeys):
     def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
         if self.lambdas != "auto":
             return ()
-        servers = self.ranks([machine.name for machine in cluster.machines])
+        servers = self.ranks(cluster.names)
         tuners = []
         for position, machine in enumerate(cluster.machines):
             if machine.name in servers and LAMBDAS in machine.slots:

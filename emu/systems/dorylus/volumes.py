@@ -133,8 +133,7 @@ def dorylus_volumes(
 
     volumes = np.zeros(len(job.edges))
     for position, edge in enumerate(job.edges):
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
+        source, destination = job.ends(edge)
         stays = source.process_name == destination.process_name
         if not stays and not edge.credit:
             volumes[position] = sizes.between(source, destination)
