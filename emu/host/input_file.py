@@ -236,13 +236,11 @@ def read_arrays(
     path: Path,
     names: Collection[str],
     *,
-    optional: bool = False,
     inflation: int = _MOST_INFLATION,
 ) -> dict[str, Array]:
     """Return arrays of an npz file; nothing pickled is read.
 
-    Arrays may be missing where ``optional``. They may have ``inflation`` times the size
-    of the file; 16 MB are always allowed.
+    They may have ``inflation`` times the size of the file; 16 MB are always allowed.
 
     Raises DataError when it is missing or damaged, lacks an array, or claims to unpack
     to more.
@@ -252,8 +250,6 @@ def read_arrays(
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             infos[name] = info
-        if optional:
-            names = [name for name in names if name in infos]
         missing = [name for name in names if name not in infos]
         if missing:
             absent = ", ".join(missing)

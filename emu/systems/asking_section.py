@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 from emu.problem.fields.quantities import DurationPerDevice
@@ -37,4 +36,4 @@ def asking_translation(partitioner: str) -> Translation:
     def write(common: CommonJob) -> Keys:
         return {**write_pulling(common), "partitioner": partitioner}
 
-    return Translation(partial(translation.read_replicas, by_hops=False), write)
+    return Translation(translation.read_replicas, write)

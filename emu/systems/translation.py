@@ -175,7 +175,7 @@ def read_replicas(
     job: ReplicaSection,
     cluster: ClusterSection,
     *,
-    by_hops: bool,
+    by_hops: bool = False,
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)

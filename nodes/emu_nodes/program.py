@@ -163,6 +163,15 @@ class TaskProgram(Program):
         return self._figures
 
 
+class TaskByPeer(TaskProgram):
+    """Base of programs whose `work` returns payloads by the task at the other end."""
+
+    @override
+    def payload(self, output: EdgeSpec, _iteration: int, made: Any) -> Payload:
+        payload: Payload = made.get(output.peer, {})
+        return payload
+
+
 class Copy(TaskProgram):
     """Takes the state of a task on another machine."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -270,6 +269,4 @@ def _write(common: CommonJob) -> Keys:
     }
 
 
-TRANSLATION = Translation(
-    partial(translation.read_replicas, by_hops=False), _write, splits_first_layer=True
-)
+TRANSLATION = Translation(translation.read_replicas, _write, splits_first_layer=True)

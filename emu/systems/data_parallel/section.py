@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
@@ -288,6 +287,4 @@ def write_pulling(common: CommonJob) -> Keys:
     }
 
 
-TRANSLATION = Translation(
-    partial(translation.read_replicas, by_hops=False), write_pulling
-)
+TRANSLATION = Translation(translation.read_replicas, write_pulling)

@@ -24,7 +24,7 @@ from emu_nodes.program import (
     Inputs,
     Payload,
     Shared,
-    TaskProgram,
+    TaskByPeer,
     TaskSpec,
     pick,
     tensor,
@@ -34,7 +34,7 @@ from emu_nodes.program import (
 _PARTS = "own", "upper"
 
 
-class AptSampler(TaskProgram):
+class AptSampler(TaskByPeer):
     """Draws a share of its machine's mini-batches, and hands layer 1 out."""
 
     def __init__(
@@ -86,15 +86,6 @@ class AptSampler(TaskProgram):
         }
         return payloads
 
-    @override
-    def payload(
-        self,
-        output: EdgeSpec,
-        iteration: int,
-        made: dict[str, Payload],
-    ) -> Payload:
-        return made[output.peer]
-
 
 class AptStore(AskedStore):
     """Returns the rows that it is asked for, or the columns that its machine has."""
@@ -134,7 +125,7 @@ class AptStore(AskedStore):
         return self._columns[owned].astype(self._data.feature_type, copy=False)
 
 
-class _AptTask(TaskProgram):
+class _AptTask(TaskByPeer):
     """State and methods that the tasks of a machine share."""
 
     def __init__(
@@ -146,15 +137,6 @@ class _AptTask(TaskProgram):
             process["apt"] = AptMachine(brief, process)
         self._machine: AptMachine = process["apt"]
         super().__init__(brief, process)
-
-    @override
-    def payload(
-        self,
-        output: EdgeSpec,
-        iteration: int,
-        made: dict[str, Payload],
-    ) -> Payload:
-        return made.get(output.peer, {})
 
     def _read(
         self,

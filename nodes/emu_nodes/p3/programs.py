@@ -25,7 +25,7 @@ from emu_nodes.program import (
     Inputs,
     Payload,
     Shared,
-    TaskProgram,
+    TaskByPeer,
     TaskSpec,
     pick,
     tensor,
@@ -35,7 +35,7 @@ from emu_nodes.program import (
 _PARTS = "own", "upper"
 
 
-class P3Sampler(TaskProgram):
+class P3Sampler(TaskByPeer):
     """Draws a share of its machine's mini-batches, and hands their structure out."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -94,17 +94,8 @@ class P3Sampler(TaskProgram):
         add_replies(growing, self._brief, inputs)
         return growing.finish()
 
-    @override
-    def payload(
-        self,
-        output: EdgeSpec,
-        iteration: int,
-        made: dict[str, Payload],
-    ) -> Payload:
-        return made.get(output.peer, {})
 
-
-class _P3Task(TaskProgram):
+class _P3Task(TaskByPeer):
     """State and methods that the tasks of a machine share."""
 
     #: Position of its phase in `emu.systems.p3.job.Pipeline.behind`.
@@ -134,15 +125,6 @@ class _P3Task(TaskProgram):
             self._share(iteration, self.shares, batch)
         self._arrived = {}
         return payloads
-
-    @override
-    def payload(
-        self,
-        output: EdgeSpec,
-        iteration: int,
-        made: dict[str, Payload],
-    ) -> Payload:
-        return made.get(output.peer, {})
 
     def learn(self, batch: int) -> dict[str, Payload]:
         """Do the phase's part of a mini-batch."""
