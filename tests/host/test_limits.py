@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from emu.errors import DataError
-from emu.host import confinement, interruption
-from emu.host.files import cache_home
+from emu.host import confinement, files, interruption
+from emu.host.files import cache_home, scratch_folder
 from emu.host.interruption import deadline
 from emu.host.limits import are_large, large_files, limit, say_memory
 from emu.host.stream_key import stream_key
@@ -57,8 +57,8 @@ def test_a_large_scenario_takes_40_bytes_of_memory_per_byte(
 
 def test_a_reader_has_bounds_by_the_bytes_of_all_its_files(tmp_path: Path) -> None:
     """A minute and 0.5 GB, and 20 s and 100 MB for each megabyte."""
-    files = [sized(tmp_path / name, size) for name, size in (("a", 10**6), ("b", 5))]
-    bounds = confinement._Bounds.of([tmp_path, *files[1:]])
+    paths = [sized(tmp_path / name, size) for name, size in (("a", 10**6), ("b", 5))]
+    bounds = confinement._Bounds.of([tmp_path, *paths[1:]])
     assert bounds.seconds == 80
     assert bounds.memory == (1 << 29) + 100 * (10**6 + 5 + 5)
     assert not bounds.are_lifted
@@ -100,3 +100,13 @@ def test_a_deadline_leaves_a_timer_the_rest_of_its_time(
     with deadline(500.0):
         pass
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_ranks_hand_on_lies_in_memory_and_nothing_else_does() -> None:
+    in_memory = {}
+    for purpose in ("virtual", "trial", "metis"):
+        with scratch_folder(purpose) as folder:
+            assert folder.name.startswith(f"emu-{purpose}-")
+            in_memory[purpose] = folder.parent == files._MEMORY
+        assert not folder.exists()
+    assert in_memory == {"virtual": True, "trial": False, "metis": False}

@@ -19,8 +19,8 @@ import emu
 from emu.cli import app
 from emu.errors import DataError, RunError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
-from emu.prediction.simulation import makespan
-from emu.problem import CapacityChange
+from emu.prediction.simulation import makespan, simulate
+from emu.problem import CapacityChange, Placement
 from emu.runs.array_files import REALIZATION
 from emu.runs.audit_inputs import has_one_clock
 from emu.runs.lab_file import duration_of
@@ -477,3 +477,13 @@ def test_hosts_have_one_clock_where_none_was_compared() -> None:
     ]
     for hosts in others:
         assert not has_one_clock(hosts)
+
+
+def test_handoffs_of_which_none_is_sent_keep_their_bytes() -> None:
+    """All tasks stand on one machine: no flow tells what its like would weigh."""
+    problem, realization = two_machine_example(2)
+    tasks = len(problem.job.tasks)
+    together = replace(problem, placement=Placement((0,) * tasks))
+    found = realization_of(simulate(together, realization))
+    np.testing.assert_array_equal(found.volumes[:, 0], realization.volumes[:, 0])
+    np.testing.assert_allclose(found.times, realization.times)

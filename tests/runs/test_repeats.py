@@ -176,6 +176,11 @@ def test_a_spread_by_hand() -> None:
     assert found == pytest.approx(1.96 * math.sqrt(2 * 3) / 3)
 
 
+def test_without_a_prediction_any_error_is_possible() -> None:
+    span = repeats(1.0, 2.0, prediction=None).further_error
+    assert (span.low, span.high) == (-math.inf, math.inf)
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_runs_agree_up_to_the_threshold(sign: int) -> None:
     """Two equal runs leave an interval of no width, a quarter off the prediction."""

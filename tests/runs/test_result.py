@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
@@ -19,10 +21,18 @@ from emu.problem import (
     Problem,
     Realization,
     Task,
+    Tuner,
 )
 from emu.problem.changes import SpeedChange
 from emu.runs.problem_json import schedule_from_json
-from emu.runs.result import flow_error, flow_rows, port_rows, task_rows, training_curve
+from emu.runs.result import (
+    flow_error,
+    flow_rows,
+    port_rows,
+    relative_error,
+    task_rows,
+    training_curve,
+)
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
@@ -171,3 +181,27 @@ def test_flows_of_a_kind_wait_and_last_as_long_as_their_mean() -> None:
     (row,) = flow_rows(schedules[1])
     assert row["mean_waiting_seconds"] == 0.25
     assert "simulated_mean_seconds" not in row
+
+
+def test_an_error_is_a_share_of_what_was_expected_or_all_of_it() -> None:
+    """Of no time at all a microsecond is rounding, and more is infinitely much."""
+    found = [relative_error(*pair) for pair in ((3.0, 2.0), (1e-6, 0.0), (2e-6, 0.0))]
+    assert found == [0.5, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("path", [[3, 0], [True], [2.0], [-1]])
+def test_quotas_are_numbers_of_slots(path: list[Any]) -> None:
+    machine = Machine("m0", 1.0, 1.0, slots={"gpu": 2})
+    tuner = Tuner(0, "gpu", "gpu", most=9, period=0.5)
+    job = Job((Task("a", "t", takes="gpu"),), (), 1)
+    problem = Problem(Cluster((machine,), tuners=(tuner,)), job, Placement((0,)))
+    run = Realization(np.ones((1, 1)), np.zeros((0, 1)))
+    schedule = replace(simulate(problem, run), quotas=np.array([[3], [1]]))
+    content = schedule.to_json()
+    again = schedule_from_json(problem, content, "x.json").quotas
+    assert again is not None
+    assert again.tolist() == [[3], [1]]
+    (name,) = content["quotas"]
+    content["quotas"][name] = path
+    with pytest.raises(DataError, match="a quota is no number of slots"):
+        schedule_from_json(problem, content, "x.json")

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError
+from emu.problem import Realization
 from emu.runs import shared_run
-from emu.runs.audit_inputs import read_to_audit
+from emu.runs.audit_inputs import read_to_audit, real_volumes
 from emu.runs.run_directory import RunDirectory
 from emu.runs.shared_run import MOST, share_run, unpack_shared
 from emu.scenario.scenario_file import loads
@@ -332,3 +333,41 @@ def test_sends_are_rows_of_edge_iteration_and_four_times(
         np.savez(run / "reports.npz", **reports)
         with pytest.raises(DataError, match=r"reports\.npz"):
             read_to_audit(run)
+
+
+def test_a_run_is_held_to_what_its_scenario_states_where_there_is_one(
+    shared: Path,
+) -> None:
+    with unpack_shared(shared) as run:
+        whole = read_to_audit(run)
+        assert whole.expected is not None
+        assert whole.least_times is whole.expected.times
+        assert whole.volumes is not None
+        assert np.abs(whole.volumes - whole.expected.volumes).max() <= 0.5
+
+        manifest = json.loads((run / "manifest.json").read_text())
+        del manifest["scenario"]
+        (run / "manifest.json").write_text(json.dumps(manifest))
+        alone = read_to_audit(run)
+        assert alone.silent[0].startswith("manifest.json holds no scenario: nothing")
+        assert (alone.expected, alone.least_times) == (None, None)
+        assert alone.times is not None
+
+
+def test_hosts_of_a_run_are_a_list_of_hosts(shared: Path) -> None:
+    with unpack_shared(shared) as run:
+        file = run / "processes.json"
+        processes = json.loads(file.read_text())
+        others: list[Any] = [{"a": {}}, [1], "host"]
+        for hosts in others:
+            file.write_text(json.dumps({**processes, "hosts": hosts}))
+            with pytest.raises(DataError, match="hosts are not a list of hosts"):
+                read_to_audit(run)
+
+
+def test_bytes_are_whole_where_they_are_scaled() -> None:
+    """Half of 10.4 and of 3.3 bytes are 5 and 2 as they are sent."""
+    stated = Realization(np.zeros((1, 2)), np.array([[10.4, 3.3]]))
+    found = real_volumes(loads(DGTP), stated, 0.5)
+    assert found is not None
+    assert found.tolist() == [[10.0, 4.0]]
