@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data.dependencies import choose_replicas
+from emu.graph_data.dependencies import choose_replicas, split_by_costs
 from emu.graph_data.imported import _make_up, summarize, summary_lines
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.sampling import Structure
+from emu.graph_data.whole_graph import Aggregation
 
 
 def test_facts_count_what_came_and_what_was_dropped() -> None:
@@ -145,3 +146,25 @@ def test_a_vertex_is_cached_where_its_row_costs_more(
         "row": rows,
     }
     assert choose_replicas(structure, is_own, costs).tolist() == last_layers
+
+
+def test_a_part_computes_replicas_of_a_layer_and_holds_those_of_the_one_below() -> None:
+    """Of the path of five it caches vertex 2 after two layers, and so 3 after one."""
+    structure: Any = Structure(
+        indptr=np.array([0, 1, 3, 5, 7, 8]),
+        indices=np.array([1, 0, 2, 1, 3, 2, 4, 3]),
+    )
+    dataset: Any = SimpleNamespace(
+        structure=structure, owner=np.array([0, 0, 1, 1, 1], np.int32)
+    )
+    costs = {
+        "vertex": [1.0, 10.0, 0.0],
+        "edge": [2.0, 20.0, 0.0],
+        "input": [4.0, 40.0, 0.0],
+        "row": [0.0, 9.5, 99.5],
+    }
+    form = Aggregation("symmetric", loops=True)
+    parts = [*split_by_costs(dataset, form, [costs])]
+    assert [part.local.tolist() for part in parts] == [[0, 1, 2, 3], [0, 1, 2], [0, 1]]
+    assert [part.held.tolist() for part in parts] == [[], [3], [2]]
+    assert [part.remote.tolist() for part in parts] == [[4], [], []]
