@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from emu.prediction.placement import PLACEMENT_POLICIES, place
 from emu.prediction.placement.baselines import place_ifs
 from emu.prediction.placement.candidates import common_draws, walk_generator
 from emu.prediction.placement.place import repeat_profile
+from emu.prediction.placement.search import endless
 from emu.prediction.placement.space import PlacementResult
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -252,3 +255,25 @@ def test_runs_and_walks_have_streams_of_their_own() -> None:
     drawn = common_draws(profile, 5, 6)
     expected = profile.draw(np.random.default_rng(of_run), 6)
     assert drawn.times.tolist() == expected.times.tolist()
+
+
+def test_a_job_that_ends_nowhere_names_what_holds_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cut link is named first, then a rule of one's own; else slots are it."""
+    machines = tuple(Machine(f"m{number}", 1.0, 1.0) for number in range(3))
+    cuts = tuple(
+        CapacityChange(1.0, f"m{number} {way}", 0.0)
+        for number in range(3)
+        for way in ("in", "out")
+    )
+    cut_off = endless(Cluster(machines, changes=cuts), "oes")
+    assert "ends: m0 out, m0 in, m1 out, m1 in carries nothing" in str(cut_off)
+    of_slots = endless(Cluster(machines), "oes")
+    assert "every task gets its slots" in str(of_slots)
+    assert cut_off.key == of_slots.key == "cluster.machines"
+    own = SimpleNamespace(rates=lambda *_: [])
+    monkeypatch.setattr(sys.modules[endless.__module__], "policy_named", lambda _: own)
+    of_rule = endless(Cluster(machines), "mine.py:Rule")
+    assert "mine.py:Rule leaves flows without a rate for ever" in str(of_rule)
+    assert of_rule.key == "schedule.policy"
