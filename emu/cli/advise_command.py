@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -19,14 +20,19 @@ from emu.experiment.advice import Advice, advise, find_target
 from emu.experiment.job_shares import JobAdvice, share_machines
 from emu.experiment.prospects import Choice, Terms
 from emu.experiment.systems import WITHIN, Target
+from emu.host.files import check_writable
 from emu.report.terminal import terminal
 from emu.scenario import Scenario, write_scenario
 from emu.training.looks import HELD
 from emu.units import MONEY
 
+#: Options that say nothing where several jobs share the machines.
+_OF_ONE_JOB = ("--budget", "--deadline", "--max-staleness", "--keep-lr", "--seeds")
+
 
 @app.command("advise")
 def advise_command(
+    context: typer.Context,
     file: options.ScenarioFile,
     overrides: Overrides = None,
     to: str = option(
@@ -75,6 +81,10 @@ def advise_command(
         to.
     """
     scenario = emu.load(file, overrides or [])
+    trains = bool(to) or not (per_epoch or scenario.jobs)
+    _check_options(scenario, options.stated_options(context), trains=trains)
+    if write is not None:
+        check_writable(write)
     if to and per_epoch:
         raise ScenarioError("write one of --to and --per-epoch", file=f"--to {to}")
     terms = Terms(
@@ -85,7 +95,6 @@ def advise_command(
         seeds=seeds,
         keep_rate=keep_rate,
     )
-    _check_jobs(scenario, terms, by_sum=by_sum)
 
     with status_line("advising", "trying ") as watch:
         advice: Advice | JobAdvice
@@ -93,7 +102,7 @@ def advise_command(
             advice = share_machines(scenario, terms.target, sums=by_sum, watch=watch)
         else:
             # With neither, the others have to get as far as the file's own job does.
-            if not (to or per_epoch):
+            if trains and not to:
                 watch("the file's own accuracy")
                 # It trains the file's own job, so that the search has something to
                 # train to.
@@ -113,12 +122,20 @@ def advise_command(
         typer.echo(line, err=True)
 
 
-def _check_jobs(scenario: Scenario, terms: Terms, *, by_sum: bool) -> None:
-    """Raise ScenarioError where options are not of as many jobs as the file has."""
-    # Whatever is not as by default has been stated.
-    if scenario.jobs and terms != Terms(terms.target, seeds=terms.seeds):
-        problem = "are of one job: leave them out of several"
-        names = "--budget, --deadline, --max-staleness, --keep-lr"
-        raise ScenarioError(problem, file=names)
-    if by_sum and not scenario.jobs:
+def _check_options(
+    scenario: Scenario, stated: Collection[str], *, trains: bool
+) -> None:
+    """Raise ScenarioError where an option on the command line would change nothing.
+
+    ``trains``: there is an accuracy to train to.
+    """
+    if scenario.jobs:
+        for option_of_one in _OF_ONE_JOB:
+            if option_of_one in stated:
+                problem = "is of one job: leave it out of several"
+                raise ScenarioError(problem, file=option_of_one)
+    elif "--sum" in stated:
         raise ScenarioError("is of several jobs, write jobs", file="--sum")
+    if "--within" in stated and not trains:
+        problem = "is of an accuracy to train to: write --to, or leave it out"
+        raise ScenarioError(problem, file="--within")

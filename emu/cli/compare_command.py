@@ -30,7 +30,7 @@ from emu.experiment.refusal import reason
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
-from emu.host.files import write_atomic
+from emu.host.files import check_writable, write_atomic
 from emu.interchange.measurement import TimeUnit, read_measurement
 from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.problem.fields.suggestion import nearest
@@ -131,6 +131,7 @@ def compare(
     _check_times(what, skip, unit)
     compared = _compared(what, systems)
     check_options(compared, options.stated_options(context))
+
     if compared is Compared.RUNS:
         _compare_runs(what, json_target, out, skip, unit)
     elif compared is Compared.SYSTEMS:
@@ -169,12 +170,14 @@ def compare(
         _judge_rows(base.scenario, _list_judged(candidates, placements))
 
 
-def _compared(what: Sequence[Path], systems: str) -> Compared:
+def _compared(paths: Sequence[Path], systems: str) -> Compared:
     """Return the kind of what is compared; raise ScenarioError where it is of two."""
-    if what[0].is_dir() and all(map(_is_measured, what)):
+    first_path, *more_paths = paths
+    if first_path.is_dir() and all(map(_is_measured, more_paths)):
         return Compared.RUNS
-    if len(what) > 1:
-        raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
+
+    if more_paths:
+        raise ScenarioError("compare one scenario, or runs", file=str(more_paths[-1]))
     return Compared.SYSTEMS if systems else Compared.VARIANTS
 
 
@@ -312,6 +315,9 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
         form = Form(suffix) if suffix in forms else Form.TRACE
     if form is Form.TRACE:
         raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
+
+    if out is not None:
+        check_writable(out)
     if form in OF_FIGURES and not to:
         problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
         raise ScenarioError(problem, file=f"--as {form}")

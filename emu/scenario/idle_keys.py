@@ -22,6 +22,9 @@ def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
     yield from _idle_speeds(scenario)
     yield from _idle_slots(scenario, job)
     yield from _idle_prices(scenario)
+    yield from _idle_links(scenario)
+    for *_, section in scenario.each_job():
+        yield from section.idle_keys()
 
 
 def _idle_devices(scenario: Scenario) -> Iterator[str]:
@@ -90,3 +93,14 @@ def _idle_prices(scenario: Scenario) -> Iterator[str]:
             "prices change nothing where no machine has one: write for example "
             "price: 0.34 $/h"
         )
+
+
+def _idle_links(scenario: Scenario) -> Iterator[str]:
+    """Yield links that no route crosses."""
+    cluster = scenario.stated_cluster
+    crossed = {name for route in cluster.routes for name in route.through}
+    idle = [link.name for link in cluster.links if link.name not in crossed]
+    if idle:
+        names = ", ".join(idle[:3])
+        more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
+        yield f"link {names}{more}: no route crosses it, so that it limits nothing"

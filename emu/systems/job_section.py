@@ -439,6 +439,10 @@ class JobSection(Section):
         """True where stated times are of measurements, and machines' speeds divide."""
         return False
 
+    def idle_keys(self) -> Iterator[str]:
+        """Yield sentences on keys of it that change nothing, or are hardly meant."""
+        yield from ()
+
     @property
     def fit_note(self) -> str:
         """Error of a fit where it was not fitted, in words; empty where it is none."""

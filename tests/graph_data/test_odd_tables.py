@@ -378,7 +378,7 @@ def test_options_name_columns_that_have_no_clear_name(tmp_path: Path) -> None:
         0,
     ]
     for name in ("0", "7", "e"):
-        with pytest.raises(DataError, match=f"--x names '{name}', there are 6 columns"):
+        with pytest.raises(DataError, match=f"--x names '{name}', of 6 columns"):
             table.column(name, "--x")
 
 

@@ -78,6 +78,38 @@ def test_speeds_are_of_measured_times() -> None:
     assert rated.startswith("speed 2 of machines changes nothing")
 
 
+def test_links_are_of_routes() -> None:
+    links = ", ".join(f"{{name: l{number}, bandwidth: 1 MB/s}}" for number in range(5))
+    linked = TEXT.replace("job:\n", f"  links: [{links}]\njob:\n")
+    (remark,) = remarks_on(linked)
+    assert remark.startswith("link l0, l1, l2 and 2 more: no route crosses it")
+
+    through = ", ".join(f"l{number}" for number in range(5))
+    route = f"  routes: [{{from: m0, to: m1, through: [{through}]}}]\njob:\n"
+    assert remarks_on(linked.replace("job:\n", route)) == []
+
+
+def test_a_flow_that_never_goes_and_a_kind_that_may_be_misspelt_are_named() -> None:
+    def with_lag(lag: int) -> str:
+        return TEXT.replace("volume: 1 MB", f"volume: 1 MB, lag: {lag}")
+
+    assert remarks_on(with_lag(1)) == []
+    assert remarks_on(with_lag(2)) == [
+        "flow a->b: with lag 2 nothing is sent in 2 iterations"
+    ]
+    more_rounds = with_lag(2).replace("b, time: 1 s", "b, time: 1 s, iterations: 3")
+    assert remarks_on(more_rounds) == []
+
+    def of_kind(kind: str) -> str:
+        return TEXT.replace("{name: b,", f"{{name: b, kind: {kind},")
+
+    for kind in ("worker", "task", "server", "reducer"):
+        assert remarks_on(of_kind(kind)) == []
+    for kind in ("wroker", "Worker", "workers"):
+        (remark,) = remarks_on(of_kind(kind))
+        assert remark == f"kind {kind} is a word of its own: did you mean 'worker'?"
+
+
 def test_slots_that_no_task_takes_limit_nothing() -> None:
     slots = "slots: {x: 3, y: 1}, "
     assert remarks_on(TEXT, slots) == ["slots of x, y limit nothing: no task takes one"]

@@ -32,6 +32,7 @@ from emu.host.input_file import open_gzip, open_input
 from emu.interchange.known_formats import FORMATS, OTHER_FORMATS
 from emu.interchange.recognise import IMPORT, refuse_other_formats
 from emu.names import printable
+from emu.units import format_count
 
 #: Takes a line for a person who waits.
 Tell = Callable[[str], None]
@@ -276,7 +277,8 @@ class TextTable:
         if 1 <= number <= self.width:
             return number - 1
 
-        problem = f"{option} names {stated!r}, there are {self.width} columns"
+        columns = format_count(self.width, "column")
+        problem = f"{option} names {stated!r}, of {columns}"
         if self.names:
             problem += f": {name_some(self.names)}"
         raise self.error(problem)

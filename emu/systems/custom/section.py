@@ -29,6 +29,7 @@ from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Edit, Problems, Scale, Scaling, Times
+from emu.systems.custom.idle_keys import idle_flows, odd_kinds
 from emu.systems.custom.job import (
     CollectiveSection,
     CustomFlow,
@@ -148,6 +149,14 @@ class CustomJobSection(JobSection):
     @override
     def goes_by_speed(self) -> bool:
         return self.times == "measured"
+
+    @override
+    def idle_keys(self) -> Iterator[str]:
+        edges = [
+            NamedEdge(flow.source, flow.destination, flow.lag) for flow in self.flows
+        ]
+        yield from idle_flows(edges, self.rounds)
+        yield from odd_kinds(task.kind for task in self.tasks)
 
     @property
     @override

@@ -1,0 +1,33 @@
+"""Keys of a custom job that change nothing, or are hardly meant: sentences on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from emu.problem.workloads.all_reduce import NamedEdge
+
+#: Kinds of task that windows, shares of time and placements know.
+_KNOWN_KINDS = ("graph_store", "sampler", "worker", "parameter_server")
+#: Likeness of words of which one may be the other, misspelt.
+_LIKE = 0.8
+
+
+def idle_flows(edges: Iterable[NamedEdge], rounds: Mapping[str, int]) -> Iterator[str]:
+    """Yield a sentence per flow that never goes; ``rounds``: iterations by task."""
+    for edge in edges:
+        iterations = rounds[edge.destination]
+        # With one iteration parameters never come back: that is no slip.
+        if edge.lag > 1 and iterations <= edge.lag:
+            yield (
+                f"flow {edge.source}->{edge.destination}: with lag {edge.lag} "
+                f"nothing is sent in {iterations} iterations"
+            )
+
+
+def odd_kinds(kinds: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence per kind of task that may be a known one, misspelt."""
+    for kind in dict.fromkeys(kinds):
+        likely = get_close_matches(kind, _KNOWN_KINDS, n=1, cutoff=_LIKE)
+        if likely and kind not in _KNOWN_KINDS:
+            yield f"kind {kind} is a word of its own: did you mean {likely[0]!r}?"
