@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
-import sys
 import time
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
 from tests.integration.scenarios import emu as emu_in
 from tests.integration.scenarios import tiny_training, written
+from tests.warm_commands import WarmCommands
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
@@ -41,27 +40,38 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(document, tmp_path_factory.mktemp("scenario"))
 
 
-@pytest.fixture(scope="module")
-def undisturbed(scenario: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    runs = tmp_path_factory.mktemp("runs")
+@cache
+def learnt(scenario: Path) -> NDArray[Any]:
+    """Return the weights of a run of which nothing was killed."""
+    runs = scenario.parent / "undisturbed"
     done = emu("run", scenario, "--runs", runs)
     assert done.returncode == 0, done.stderr
     return weights(*runs.iterdir())
 
 
+@pytest.fixture
+def undisturbed(scenario: Path) -> NDArray[Any]:
+    """Return these weights; of each test, so that the agent is forked as in tests."""
+    return learnt(scenario)
+
+
 @pytest.fixture(scope="module")
-def killed(scenario: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(
+    scenario: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    warm_commands: WarmCommands,
+) -> Path:
     """Return the directory of a run of which everything was killed at once."""
     runs = tmp_path_factory.mktemp("runs")
-    command = [sys.executable, "-m", "emu", "run", str(scenario), "--runs", str(runs)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as run:
-        while len([*runs.glob("*/checkpoints/*/commit.json")]) < 2:
-            assert run.poll() is None, run.stderr.read() if run.stderr else ""
-            time.sleep(0.01)
-        everything = psutil.Process(run.pid)
-        for process in [everything, *everything.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):  # gone with its parent
-                process.kill()
+    run = warm_commands.start("run", str(scenario), "--runs", str(runs))
+    while len([*runs.glob("*/checkpoints/*/commit.json")]) < 2:
+        assert run.poll() is None, "it has ended"
+        time.sleep(0.01)
+    everything = psutil.Process(run.pid)
+    for process in [everything, *everything.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # gone with its parent
+            process.kill()
+    run.wait_here()
     (path,) = runs.iterdir()
     assert not (path / "result.json").exists()
     return path
