@@ -12,11 +12,16 @@ from tests import draws
 pytest_plugins = ["pytester"]
 
 
+#: Plugins that a session within a session has twice.
+WITHOUT = ("-p", "no:randomly", "-p", "no:asyncio", "-p", "no:xdist")
+
+
 def session(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    """Run a session in a process of its own, without other plugins."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        return pytester.runpytest_subprocess("-p", "emu.pytest_plugin", *options)
+    """Run a session in this process, in which emu and its agents are imported.
+
+    The guide on CI is walked with one that a shell starts.
+    """
+    return pytester.runpytest_inprocess(*WITHOUT, *options)
 
 
 PASSING = """
@@ -91,9 +96,7 @@ def test_a_wrong_marker_is_one_line(
     pytester.makepyfile(
         f"import pytest\n@pytest.mark.emu({marker})\ndef test_bad(emu_run): pass"
     )
-    done = pytester.inline_run(
-        "-p", "no:randomly", "-p", "no:asyncio", "-p", "no:xdist"
-    )
+    done = pytester.inline_run(*WITHOUT)
 
     (failed,) = done.getfailures()
     assert (failed.when, str(failed.longrepr).count("\n")) == ("setup", 0)
@@ -175,8 +178,7 @@ def test_what_keeps_a_scenario_from_starting_is_a_line(
     pytester.makepyfile(
         "import pytest\n@pytest.mark.emu('own_model')\ndef test_it(emu_run): pass"
     )
-    options = ("-p", "no:randomly", "-p", "no:asyncio", "-p", "no:xdist")
-    (failed,) = pytester.inline_run(*options).getfailures()
+    (failed,) = pytester.inline_run(*WITHOUT).getfailures()
 
     assert str(failed.longrepr).count("\n") == 0
     assert "torch is not installed on this host: pip install" in str(failed.longrepr)
