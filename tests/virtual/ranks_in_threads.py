@@ -33,6 +33,14 @@ _PATIENCE = 10.0
 FOREVER = timedelta(minutes=30)
 
 
+def options(root: int = 0, operation: str = "SUM") -> Any:
+    """Return what torch hands to a call."""
+    import torch
+
+    reduction = getattr(torch.distributed.ReduceOp, operation)
+    return SimpleNamespace(rootRank=root, reduceOp=reduction)
+
+
 @dataclass
 class Rank:
     """A rank, as its program sees it."""
