@@ -58,6 +58,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 LAB = "lab.yaml"
 #: Name of the file with the job of a virtual run, in its run directory.
 RECORDED_JOB = "job.json"
+#: The scenario of another run, in its run directory.
+_SCENARIO_OF_RUN = "scenario.txt"
 _NONE: Texts = {}
 #: Values that are paths.
 _MODEL: Trail = ("job", "model")
@@ -137,17 +139,27 @@ def locate(source: str | Path) -> Path:
     # What looks like a file is meant as one, even if it is missing: reading it says so.
     stands_alone = path.parent == Path()
     is_bare_name = stands_alone and not path.suffix
-    if path.is_file() or not is_bare_name:
+    if path.is_file() or not (is_bare_name or path.is_dir()):
         return path
 
     names = list_scenarios() | list_labs()
-    if path.name in names:
+    if is_bare_name and path.name in names:
         return names[path.name]
+    if path.is_dir():
+        raise ScenarioError(_folder_problem(path), file=str(source))
     suggestion = nearest(path.name, names)
     problem = (
         "there is no such file; of the scenarios that ship with emu, " + suggestion
     )
     raise ScenarioError(problem, file=str(source))
+
+
+def _folder_problem(path: Path) -> str:
+    """Return what is wrong with a folder that has neither a lab nor a virtual run."""
+    scenario = path / _SCENARIO_OF_RUN
+    if scenario.is_file():
+        return f"is the directory of a run, whose scenario is {scenario}"
+    return f"is a folder without a {LAB}: name a file"
 
 
 def _wrong_source(found: object, right: str) -> ScenarioError:
