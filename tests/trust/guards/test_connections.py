@@ -12,9 +12,10 @@ from tests.trust.guards.test_guards import golden, said
 def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None:
     schedule, _ = golden()
     edge, iteration = schedule.flows()[0].tolist()
-    states = np.zeros(3, CONNECTION_ROWS)
-    states["edge"] = [edge, edge, 10**6]  # one that the job does not have
-    states["retransmitted"] = [3, 3, 0]
+    edges = len(schedule.problem.job.edges)
+    states = np.zeros(4, CONNECTION_ROWS)
+    states["edge"] = [edge, edge, edges, edges]  # one that the job does not have
+    states["retransmitted"] = [3, 3, 9, 0]
     seconds = schedule.flow_end[edge, iteration] - schedule.flow_start[edge, iteration]
     sound = np.array([(edge, iteration, 0.0, seconds * TIME_SCALE)], WAIT_ROWS)
     assert said(schedule, connections=states, waits=sound) == []
@@ -35,7 +36,7 @@ def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None
 
     # Of several the first is named.
     falling["edge"] = edge
-    falling["retransmitted"] = [3, 2, 1]
+    falling["retransmitted"] = [3, 2, 1, 0]
     assert len(said(schedule, connections=falling, waits=sound)) == 1
     other_edge, other = schedule.flows()[1].tolist()
     both = np.array(
