@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from emu.emulation.launch.programs import (
     RUNTIME,
+    are_many_for,
     check_allowed,
     late_modules,
     model_programs,
@@ -163,6 +164,11 @@ def test_processes_are_shared_by_machine_where_that_is_meant(
     )
     assert len(groups) == len({*machines} if shared else specs)
     assert all(len({spec.machine for spec in group}) == 1 for group in groups)
+
+
+def test_many_processes_are_more_than_eight_for_each_core() -> None:
+    found = [are_many_for(*pair) for pair in ((8, 1), (9, 1), (16, 2), (17, 2), (9, 4))]
+    assert found == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(

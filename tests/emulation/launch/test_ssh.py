@@ -108,6 +108,8 @@ def test_a_probe_that_is_cut_off_leaves_no_thread(
         ("10.0.0.1\n-oProxyCommand=id\n", r":2: '-oProxyCommand=id' is no host"),
         ("10.0.0.1\n10.0.0.1\n", ":2: 10.0.0.1 is there already"),
         ("a b c\n", ":1: a line is a host, or a host and a port"),
+        ("a 22 23\n", ":1: a line is a host, or a host and a port"),
+        ("a\nb port\n", ":2: a line is a host, or a host and a port"),
         ("# none\n", "names no host"),
         ("a\x1b[31m\n", r":1: .* is no host"),
     ],
