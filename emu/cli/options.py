@@ -109,12 +109,12 @@ def bound_seconds(text: str, *, bound: bool) -> float | None:
 
 def stated_options(context: typer.Context) -> list[str]:
     """Return the options that the command line has, as ``--seeds``, in their order."""
-    stated = []
+    names = []
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if source is not None and source.name == "COMMANDLINE":
-            stated.append(parameter.opts[0])
-    return stated
+            names.append(parameter.opts[0])
+    return names
 
 
 def split_words(words: str) -> list[str]:

@@ -84,8 +84,8 @@ def simulate(
         console.print(note)
 
     if network is Network.FLUID:
-        stated = (sharing, congestion_control)
-        packet_options.refuse_packet_options(stated, "--network ns3")
+        choices = (sharing, congestion_control)
+        packet_options.refuse_packet_options(choices, "--network ns3")
         simulate_by_rates(experiment, json_target, console, train=train)
         return
     if train:

@@ -98,8 +98,8 @@ def _idle_prices(scenario: Scenario) -> Iterator[str]:
 def _idle_links(scenario: Scenario) -> Iterator[str]:
     """Yield links that no route crosses."""
     cluster = scenario.stated_cluster
-    crossed = {name for route in cluster.routes for name in route.through}
-    idle = [link.name for link in cluster.links if link.name not in crossed]
+    route_links = {name for route in cluster.routes for name in route.through}
+    idle = [link.name for link in cluster.links if link.name not in route_links]
     if idle:
         names = ", ".join(idle[:3])
         more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""

@@ -74,8 +74,8 @@ def workload_document(document: Document) -> Document:
 
     for key in data:
         if key not in _KEYS and key not in _BESIDE:
-            known = [*_KEYS, *_BESIDE]
-            problem = f"unknown key {key!r}, {nearest(key, known)}"
+            keys = [*_KEYS, *_BESIDE]
+            problem = f"unknown key {key!r}, {nearest(key, keys)}"
             raise ScenarioError(problem, file=document.file, key=key)
 
     try:
