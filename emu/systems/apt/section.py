@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -38,6 +39,9 @@ _NO_ATTENTION = (
     "found gat, which attends over all inputs of a vertex at once, where apt adds up "
     "parts: write sage, gcn or gin"
 )
+
+#: A row is asked for its strategy before its job is built, and when it is.
+_choose_once = lru_cache(maxsize=8)(choose)
 
 
 class AptSection(GpuTurnsSection, ReplicaSection):
@@ -131,13 +135,13 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             slower_way = min(machine.bandwidth_in, machine.bandwidth_out)
             byte_seconds.append(1 / slower_way)
 
-        return choose(
+        return _choose_once(
             dataset,
             BatchPlan.from_settings(settings),
             batches,
             row=feature_bytes(settings) * dataset.feature_length,
             width=split.itemsize * split.pulled_width,
-            byte_seconds=byte_seconds,
+            byte_seconds=tuple(byte_seconds),
         )
 
     def _names(self, context: BuildContext) -> Names:
