@@ -297,13 +297,13 @@ def check_messages(experiment: Experiment) -> None:
         _check_setup(setup, experiment.scenario)
     scenario = experiment.scenario
     most = WireLimits().body
-    edge, sent = _largest_payload(experiment)
-    if sent <= most:
+    edge, size = _largest_payload(experiment)
+    if size <= most:
         return
 
     job = experiment.problem.job
     problem = (
-        f"flow {job.edge_names[edge]} sends {format_size(sent)} in an iteration, and a "
+        f"flow {job.edge_names[edge]} sends {format_size(size)} in an iteration, and a "
         f"message takes {format_size(most)}: "
     )
     source = job.tasks[job.edges[edge].source]
@@ -314,7 +314,7 @@ def check_messages(experiment: Experiment) -> None:
         raise scenario.origin.error(trail, problem)
 
     # Two digits may be a twentieth more.
-    enough = 0.9 * most / sent * scenario.emulation.stated_byte_scale
+    enough = 0.9 * most / size * scenario.emulation.stated_byte_scale
     problem += f"write {enough:.2g} or less"
     raise scenario.origin.error(("emulation", "byte_scale"), problem)
 
@@ -322,8 +322,8 @@ def check_messages(experiment: Experiment) -> None:
 def _check_setup(setup: Experiment, scenario: Scenario) -> None:
     """Refuse a setup of a scenario with a flow that is larger than a message."""
     most = WireLimits().body
-    position, sent = _largest_payload(setup)
-    if sent <= most:
+    position, size = _largest_payload(setup)
+    if size <= most:
         return
 
     job = setup.problem.job
@@ -334,7 +334,7 @@ def _check_setup(setup: Experiment, scenario: Scenario) -> None:
     # These are tensors, as large at any byte scale.
     raise scenario.origin.error(
         ("emulation", "setup"),
-        f"{sender} sends {format_size(sent)} to {receiver} before time 0, and a "
+        f"{sender} sends {format_size(size)} to {receiver} before time 0, and a "
         f"message takes {format_size(most)}: write false: emu simulate has its time",
     )
 

@@ -83,13 +83,13 @@ def _round_away(value: float, now: float, digits: int) -> float:
 
 
 def _write_factor(factor: float) -> str:
-    rounded = _round_away(factor, now=1.0, digits=3)
-    return f"{rounded:.3g}"
+    bound = _round_away(factor, now=1.0, digits=3)
+    return f"{bound:.3g}"
 
 
 def _write_latency(seconds: float, now: float) -> str:
-    rounded = _round_away(seconds, now, digits=4)
-    return format_duration(rounded)
+    bound = _round_away(seconds, now, digits=4)
+    return format_duration(bound)
 
 
 def _write_speed(factor: float) -> str:

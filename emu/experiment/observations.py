@@ -37,8 +37,6 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
     for process, figures in run.statistics.items():
         processes[process] = _waits_of(figures, settings.time_scale)
         logs.append(figures["flows"])
-    rows = run.sent[["edge", "iteration", "first"]].tolist()
-    first = {(edge, iteration): instant for edge, iteration, instant in rows}
     counts = count_flows(
         len(job.edges),
         iterations=job.iterations,
@@ -51,7 +49,7 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
         measured = np.nan_to_num(run.cpu / speeds[:, None])
     return Observations(
         counts=counts,
-        first=first,
+        first=frame_starts(run),
         sends=send_rows(logs),
         processes=processes,
         began=run.began,
@@ -62,6 +60,12 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
         byte_scale=settings.byte_scale,
         measured=measured,
     )
+
+
+def frame_starts(run: EmulatedRun) -> dict[tuple[int, int], float]:
+    """Return when the first byte of each frame left, by edge and iteration."""
+    rows = run.sent[["edge", "iteration", "first"]].tolist()
+    return {(edge, iteration): instant for edge, iteration, instant in rows}
 
 
 def _waits_of(figures: Mapping[str, Any], time_scale: float) -> ProcessWaits:

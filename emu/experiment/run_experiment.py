@@ -24,7 +24,7 @@ from emu.experiment.attempts import (
     with_outages,
 )
 from emu.experiment.dry_run import check_messages
-from emu.experiment.observations import observe
+from emu.experiment.observations import frame_starts, observe
 from emu.experiment.run_files import log_of_sends, manifest, write_down
 from emu.experiment.run_result import (
     PreparedRun,
@@ -402,7 +402,7 @@ def _budget_of(
 ) -> dict[str, float]:
     """Return the seconds by cause by which a run and its replay parted."""
     schedule = run.schedule
-    first = _first_bytes(run) if prepared.by_kernel else {}
+    first = frame_starts(run) if prepared.by_kernel else {}
     logs = (counts["flows"] for counts in run.statistics.values())
     budget = error_budget.error_budget(
         _keep_binding_rates(prepared, schedule),
@@ -415,12 +415,6 @@ def _budget_of(
     if dead_seconds:
         budget["attempts that ended"] = dead_seconds
     return budget
-
-
-def _first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
-    """Return when the first byte of each frame left, by edge and iteration."""
-    rows = run.sent[["edge", "iteration", "first"]].tolist()
-    return {(edge, iteration): instant for edge, iteration, instant in rows}
 
 
 def _share_of_waits(
