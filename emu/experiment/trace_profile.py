@@ -77,12 +77,14 @@ def list_stated(
     tasks = build_job(scenario).tasks
     kinds = dict.fromkeys(task.kind for task in tasks)
     defaults = TimesSection().by_kind()
-    stated = set()
+    stated_kinds = set()
     for kind, time in section.times.by_kind().items():
         if time != defaults.get(kind):
-            stated.add(kind)
-    measured = {*ranges, *occurrences}
-    return [kind for kind in kinds if kind in stated and kind not in measured]
+            stated_kinds.add(kind)
+    measured_kinds = {*ranges, *occurrences}
+    return [
+        kind for kind in kinds if kind in stated_kinds and kind not in measured_kinds
+    ]
 
 
 def profile_from_trace(

@@ -440,8 +440,8 @@ def _amount(physical: Reading, key: str) -> float:
     """Return bytes per second, or seconds; 0 where nothing is stated."""
     amount = physical.part(key)
     choice = amount.text("choice", "")
-    known = _UNITS[key]
-    units = [unit for unit in known if unit in amount]
+    unit_sizes = _UNITS[key]
+    units = [unit for unit in unit_sizes if unit in amount]
     # One that is not known would pass for a rate that is not stated.
     units = [choice] if choice else units or amount.keys()
     if not units:
@@ -450,14 +450,14 @@ def _amount(physical: Reading, key: str) -> float:
         names = " and ".join(units)
         raise ValueError(f"{key} is in {names}, write one of them as its choice")
     choice = units[0]
-    if choice not in known:
-        names = ", ".join(known)
+    if choice not in unit_sizes:
+        names = ", ".join(unit_sizes)
         raise ValueError(f"{key} is in {choice!r}, write {names}")
     number = amount.number(choice)
     # It would stand for one that is not stated.
     if key == "bandwidth" and not number:
         raise ValueError(f"{key} is 0 {choice}, write more than that")
-    return number * known[choice]
+    return number * unit_sizes[choice]
 
 
 def _expand(stated: str, count: int) -> Iterator[str]:

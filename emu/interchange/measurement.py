@@ -101,14 +101,14 @@ def read_measurement(
     times = [scale * value for value in values.values()]
     if skip is None:
         _check_warm_up(times, path)
-    kept = times[skip or 0 :]
-    if not kept:
+    counted_times = times[skip or 0 :]
+    if not counted_times:
         problem = f"--skip {skip} leaves none of its {len(times)} iterations"
         raise DataError(problem, path=path)
     return Measurement(
         path=path,
         unit="seconds",
-        values={"iteration": kept},
+        values={"iteration": counted_times},
         skipped=skip or 0,
         unit_stated=unit is not None,
     )

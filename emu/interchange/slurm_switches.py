@@ -66,10 +66,10 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     content = ""
     first = 1
     for number, line in enumerate(text.splitlines(), 1):
-        stated, _, _ = line.partition("#")
-        stated = stated.rstrip()
-        content += stated.removesuffix("\\")
-        if not stated.endswith("\\"):
+        text_of_line, _, _ = line.partition("#")
+        text_of_line = text_of_line.rstrip()
+        content += text_of_line.removesuffix("\\")
+        if not text_of_line.endswith("\\"):
             yield first, content
             content = ""
             first = number + 1

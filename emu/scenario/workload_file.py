@@ -68,8 +68,8 @@ def workload_document(document: Document) -> Document:
     for key, kind in _KEYS.items():
         value = data.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
-            found = type(value).__name__
-            problem = f"found {found}, a workload has a {kind.__name__} here"
+            type_name = type(value).__name__
+            problem = f"found {type_name}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
 
     for key in data:

@@ -236,6 +236,8 @@ def test_what_is_not_read_of_a_folder_of_ogb_is_said(tmp_path: Path) -> None:
          r"num-node-list\.csv\.gz: says 10, 20 vertices, one graph of 30 labels"),
         (lambda raw: table(raw / "num-node-list.csv.gz", np.array([[33]])), {},
          "says 33 vertices"),
+        (lambda raw: table(raw / "num-edge-list.csv.gz", np.array([[91]])), {},
+         r"num-edge-list\.csv\.gz: says 91 edges, one graph of 90 is there"),
         (lambda raw: (raw / "node-feat.csv.gz").unlink(), {},
          r"holds no features .*--feature-length 100"),
         (lambda raw: table(raw / "node-label.csv.gz", np.ones((30, 112))), {},

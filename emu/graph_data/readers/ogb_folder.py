@@ -111,7 +111,7 @@ class _Folder:
         tables = self._raw.rglob("*.csv.gz")
         split_files = folder.glob("split/**/*.csv.gz")
         files = [*tables, *split_files]
-        # Only a count that the edges have anyway.
+        # Of graphs of several types only a count that the edges have anyway.
         files = [file for file in files if file.name != "num-edge-list.csv.gz"]
         paths = [file.relative_to(folder) for file in files]
         self._unread = {str(path) for path in paths}
@@ -169,7 +169,7 @@ def _read(path: Path) -> FoundGraph:
             features = folder.table("node-feat", np.float32)
 
     vertices = len(labels)
-    _check_count(folder, raw / "num-node-list.csv.gz", vertices)
+    _check_counts(folder, vertices=vertices, edges=edges.shape[1])
     if features is not None and len(features) != vertices:
         problem = f"{len(features)} feature rows for {vertices} labels"
         raise DataError(problem, path=raw)
@@ -208,17 +208,24 @@ def _list_splits(path: Path) -> list[str]:
     return names
 
 
-def _check_count(folder: _Folder, file: Path, vertices: int) -> None:
-    """Refuse a number of vertices that is not that of labels, if it is stated."""
-    if not file.exists():
+def _check_counts(folder: _Folder, *, vertices: int, edges: int) -> None:
+    """Refuse other numbers of vertices and edges than those that are stated."""
+    _check_count(folder, "node", f"vertices, one graph of {vertices} labels", vertices)
+    _check_count(folder, "edge", f"edges, one graph of {edges}", edges)
+
+
+def _check_count(folder: _Folder, kind: str, found: str, count: int) -> None:
+    """Refuse a number of vertices or edges that is not the count, if it is stated."""
+    name = f"num-{kind}-list.csv.gz"
+    if not folder.holds(name):
         return
+    file = folder.folder / "raw" / name
     counts = folder.ids(file).tolist()
     # A folder of many graphs lists a number for each; this reads one.
-    if counts != [vertices]:
+    if counts != [count]:
         first_counts = map(str, counts[:4])
         text = ", ".join(first_counts)
-        problem = f"says {text} vertices, one graph of {vertices} labels is there"
-        raise DataError(problem, path=file)
+        raise DataError(f"says {text} {found} is there", path=file)
 
 
 def _read_types(path: Path, *, one_split: bool) -> TypedGraph:
