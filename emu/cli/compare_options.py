@@ -59,7 +59,7 @@ def check_options(compared: Compared, stated: Collection[str]) -> None:
                 problem = "is of systems: write --systems all, say, as well"
             raise ScenarioError(problem, file=option)
 
-        needed = _NEEDED_BY.get(option, ())
-        if needed and not any(other in stated for other in needed):
-            names = " or ".join(needed)
+        companions = _NEEDED_BY.get(option, ())
+        if companions and not any(other in stated for other in companions):
+            names = " or ".join(companions)
             raise ScenarioError(f"changes nothing without {names}", file=option)

@@ -34,6 +34,8 @@ Rows: TypeAlias = dict[tuple[str, int], int]
 _ROW = 0.13
 #: Part of a row that its bars take.
 _FILLED = 0.8
+#: Seconds below which a state before the last attempt is rounding.
+_NO_TIME = 1e-9
 
 
 def gantt(
@@ -98,8 +100,10 @@ def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
         label="critical path",
     )
     handles.append(path)
-    # A state stands once, however often it comes.
-    shades = {band.what: _shade(band) for band in deaths}
+    # A state stands once, however often it comes, and not where it takes no time: who
+    # began anew from the start kept nothing of what was done.
+    bands = [band for band in deaths if band.until - band.since > _NO_TIME]
+    shades = {band.what: _shade(band) for band in bands}
     for state, shade in shades.items():
         handles.append(Patch(label=state, **shade))
     return handles

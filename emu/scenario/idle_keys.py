@@ -57,11 +57,11 @@ def _idle_speeds(scenario: Scenario) -> Iterator[str]:
             return
 
     machines = scenario.stated_cluster.machines
-    stated = dict.fromkeys(machine.speed for machine in machines if machine.speed != 1)
-    if stated:
-        speeds = ", ".join(f"{speed:g}" for speed in stated)
+    speeds = dict.fromkeys(machine.speed for machine in machines if machine.speed != 1)
+    if speeds:
+        words = ", ".join(f"{speed:g}" for speed in speeds)
         yield (
-            f"speed {speeds} of machines changes nothing: it is of measured times, "
+            f"speed {words} of machines changes nothing: it is of measured times, "
             "and these are stated; write device: WORD there, and times for it: "
             "{default: 1 s, WORD: 2 s}"
         )

@@ -13,10 +13,11 @@ import emu
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.problem import CapacityChange
+from emu.report.death_bands import DeathBand
 from emu.report.many_runs import write_pair
 from emu.report.plot_curves import bars, cdf, ports
 from emu.report.plot_style import Window
-from emu.report.plots import FIGURES, _box, plot
+from emu.report.plots import FIGURES, _box, _legend, plot
 from emu.runs.intervals import interval, pair
 from emu.testing import two_machine_example
 from tests.report.recorded import with_deaths, write_run
@@ -80,6 +81,16 @@ def test_gantt_shades_the_attempts_before_the_last(tmp_path: Path) -> None:
     assert {"done", "done again", "down", "\N{MINUS SIGN}10"} <= texts(out)
     plot([recorded], "gantt", out, window=Window(since=0.5))
     assert "\N{MINUS SIGN}10" not in texts(out)
+
+
+def test_a_legend_names_no_state_that_takes_no_time() -> None:
+    bands = [
+        DeathBand("emulated", "done", -3.1, -3.1 + 1e-16),
+        DeathBand("emulated", "done again", -3.1, -2.0),
+        DeathBand("emulated", "down", -2.0, 0.0),
+    ]
+    labels = [patch.get_label() for patch in _legend({}, bands)]
+    assert labels == ["critical path", "done again", "down"]
 
 
 @pytest.mark.parametrize("figure", FIGURES)
