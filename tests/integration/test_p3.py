@@ -85,7 +85,9 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
 def test_a_machine_killed_in_the_mf_of_anothers_mini_batch(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    experiment = prepare(loads(TEXT, ["emulation.compute=timed"]))
+    # Of 30 ms it was over before the kill, on a busy host in 5 tries of 6.
+    changes = ["emulation.compute=timed", "job.times.model_forward=300 ms"]
+    experiment = prepare(loads(TEXT, changes))
     problem, settings = experiment.problem, emulation_settings(experiment.scenario)
 
     def kill() -> None:
