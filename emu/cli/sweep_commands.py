@@ -66,7 +66,7 @@ def sweep(
     if emulate and (jobs > 1 or ray):
         raise ScenarioError("points run one by one, on this host", file="--emulate")
     points = variations(file, changes, vary, seeds)
-    directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
+    directory = out or Path("sweeps") / points[0].scenario.name
     # Points are written one by one, so that an interrupted sweep goes on.
     record = SweepRecord(directory)
     console = terminal(sys.stderr)
@@ -85,7 +85,7 @@ def sweep(
         ray=ray,
     )
 
-    expect = load(file, changes).expect
+    expect = _load_expect(file, changes, points[0])
     misses = _find_misses(points, record, mode, expect)
     if misses:
         console.print(*misses, sep="\n")
@@ -106,6 +106,15 @@ def sweep(
     if misses:
         problem = f"{len(misses)} of {len(points)} points missed what is expected"
         raise ExpectationMissed(problem)
+
+
+def _load_expect(file: Path, changes: Sequence[str], point: Point) -> ExpectSection:
+    """Return what a file expects; with a point's values where it is wrong without."""
+    try:
+        return load(file, changes).expect
+    except ScenarioError:
+        overrides = [f"{key}={value}" for key, value in point.values.items()]
+        return load(file, [*changes, *overrides]).expect
 
 
 def _show(

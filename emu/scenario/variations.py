@@ -64,28 +64,41 @@ def variations(
         raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
 
     # What a file expects is of the file as it stands.
-    as_stated = load(file, [*stated, "expect=null"])
-    first = as_stated.seed
+    changes = [*stated, "expect=null"]
+    try:
+        as_stated = load(file, changes)
+    except ScenarioError:
+        # Varied values may be what it lacks: every point is judged for itself.
+        as_stated = None
+
     points = []
     for choice in product(*keys.values()):
         values = dict(zip(keys, choice, strict=True))
         overrides = [f"{key}={value}" for key, value in values.items()]
-        for seed in range(first, first + seeds):
-            # The seed before the varied values: ``--vary seed=0,1`` was lost behind it.
-            changes = [*stated, "expect=null", f"seed={seed}", *overrides]
-            try:
-                scenario = load(file, changes)
-            except ScenarioError as error:
-                raise _by_vary(error, overrides) from error
+        first = _load_point(file, changes, overrides)
+        for number in range(seeds):
+            scenario = first
+            if number > 0:
+                seed = first.seed + number
+                scenario = _load_point(file, [*changes, f"seed={seed}"], overrides)
             point = Point(
                 values=values,
-                # Its own, which a varied key may have set.
                 seed=scenario.seed,
                 scenario=scenario,
                 unchanged=scenario == as_stated,
             )
             points.append(point)
     return points
+
+
+def _load_point(
+    file: Path, changes: Sequence[str], overrides: Sequence[str]
+) -> Scenario:
+    """Return a scenario with varied values behind changes of all points."""
+    try:
+        return load(file, [*changes, *overrides])
+    except ScenarioError as error:
+        raise _by_vary(error, overrides) from error
 
 
 def _by_vary(error: ScenarioError, overrides: Sequence[str]) -> ScenarioError:

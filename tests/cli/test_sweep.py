@@ -91,6 +91,26 @@ def test_all_errors_of_varied_values_name_their_options() -> None:
     ]
 
 
+def test_points_decide_where_the_file_is_wrong_without_their_values(
+    tmp_path: Path,
+) -> None:
+    """A cache of a policy alone lacks its size, which every point states."""
+    demo = str(GOLDEN.with_name("demo.yaml"))
+    stated = ["job.cache.policy=degree", "job.iterations=1"]
+    options = [text for key in stated for text in ("--set", key)]
+    options += ["--vary", "job.cache.size=1 MB,2 MB", "--seeds", "2"]
+    result = CliRunner().invoke(app, ["sweep", demo, *options, "--out", str(tmp_path)])
+
+    assert result.exit_code == 0, result.output
+    points = variations(Path(demo), stated, ["job.cache.size=1 MB"], seeds=2)
+    assert [(point.seed, point.unchanged) for point in points] == [
+        (0, False), (1, False)
+    ]  # fmt: skip
+    assert len((tmp_path / "points.jsonl").read_text().splitlines()) == 4
+    with pytest.raises(ScenarioError, match=r"^--vary job\.cache\.size=huge: "):
+        variations(Path(demo), stated, ["job.cache.size=huge"], seeds=1)
+
+
 def test_every_point_has_the_values_that_it_says() -> None:
     points = variations(GOLDEN, [], ["seed=0,5"], seeds=1)
 
