@@ -56,6 +56,26 @@ def test_a_device_without_times_takes_the_default_ones() -> None:
     assert remarks_on(rated, "device: a100, ") == []
 
 
+def test_values_beyond_the_last_iteration_are_named() -> None:
+    longer = TEXT.replace("a, time: 1 s", "a, time: [1 s, 2 s, 9 s]")
+    sentence = "time of task a: of 3 values the first 2 count, as many as there are "
+    assert remarks_on(longer) == [f"{sentence}iterations"]
+
+    more = longer.replace("1 MB}", "[1 MB, 2 MB, 3 MB]}")
+    more = more.replace("b, time: 1 s", "b, time: [1 s, 1 s, 1 s, 1 s]")
+    assert remarks_on(more) == [f"{sentence}iterations (and 2 more such lists)"]
+
+    assert remarks_on(longer.replace("iterations: 2", "iterations: 3")) == []
+    own = more.replace("name: b,", "name: b, iterations: 3,")
+    own = own.replace("name: a,", "name: a, iterations: 3,")
+    (remark,) = remarks_on(own)
+    assert remark.startswith("time of task b: of 4 values the first 3 count")
+    flows = "  flows:"
+    among = "  collectives:\n    - allgather: {among: [a, b], volume: [1 B, 1 B, 1 B]}"
+    (of_exchange,) = remarks_on(TEXT.replace(flows, f"{among}\n{flows}"))
+    assert of_exchange.startswith("volume of allgather of a: of 3 values the first 2")
+
+
 def test_a_device_of_one_of_several_jobs_is_no_idle_one() -> None:
     head, job = TEXT.split("job:\n")
     indented = job.replace("\n  ", "\n      ")

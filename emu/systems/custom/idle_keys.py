@@ -25,6 +25,23 @@ def idle_flows(edges: Iterable[NamedEdge], rounds: Mapping[str, int]) -> Iterato
             )
 
 
+def idle_values(stated: Iterable[tuple[str, object, int]]) -> Iterator[str]:
+    """Yield a sentence on lists of more values than their task has iterations.
+
+    ``stated``: key and name, values, and iterations of each.
+    """
+    sentences = []
+    for key, values, iterations in stated:
+        if isinstance(values, tuple) and len(values) > iterations:
+            sentence = f"{key}: of {len(values)} values the first {iterations} count"
+            sentences.append(sentence)
+
+    if sentences:
+        first, *others = sentences
+        more = f" (and {len(others)} more such lists)" if others else ""
+        yield f"{first}, as many as there are iterations{more}"
+
+
 def odd_kinds(kinds: Iterable[str]) -> Iterator[str]:
     """Yield a sentence per kind of task that may be a known one, misspelt."""
     for kind in dict.fromkeys(kinds):

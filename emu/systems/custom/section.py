@@ -29,7 +29,7 @@ from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Edit, Problems, Scale, Scaling, Times
-from emu.systems.custom.idle_keys import idle_flows, odd_kinds
+from emu.systems.custom.idle_keys import idle_flows, idle_values, odd_kinds
 from emu.systems.custom.job import (
     CollectiveSection,
     CustomFlow,
@@ -156,7 +156,23 @@ class CustomJobSection(JobSection):
             NamedEdge(flow.source, flow.destination, flow.lag) for flow in self.flows
         ]
         yield from idle_flows(edges, self.rounds)
+        yield from idle_values(self._stated_values())
         yield from odd_kinds(task.kind for task in self.tasks)
+
+    def _stated_values(self) -> Iterator[tuple[str, object, int]]:
+        """Yield key and name, values, and iterations of times and volumes."""
+        rounds = self.rounds
+        for task in self.tasks:
+            yield f"time of task {task.name}", task.time, rounds[task.name]
+        for flow in self.flows:
+            name = f"{flow.source}->{flow.destination}"
+            yield f"volume of flow {name}", flow.volume, rounds[flow.source]
+        for collective in self.collectives:
+            if collective.shuffle is None:
+                exchange = collective.exchange
+                first, *_ = exchange.among
+                key = f"volume of {collective.kind} of {first}"
+                yield key, exchange.volume, rounds[first]
 
     @property
     @override
