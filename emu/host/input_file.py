@@ -147,17 +147,23 @@ def read_packed_text(path: Path, most: int = MOST_TEXT) -> str:
     return content.decode("utf-8-sig")
 
 
-def read_json(path: Path, most: int = MOST_TEXT) -> Any:
+def read_json(
+    path: Path,
+    most: int = MOST_TEXT,
+    *,
+    unique_keys: bool = False,
+) -> Any:
     """Return the content of a JSON file, unpacked where its name ends in ``.gz``.
 
-    Raises DataError when it is missing, cut short, too long, or not JSON.
+    Raises DataError when it is missing, cut short, too long, not JSON, or has a key
+    twice where keys are to be ``unique_keys``.
     """
     try:
         if path.suffix != ".gz":
-            return parse_json(read_text(path, most))
+            return parse_json(read_text(path, most), unique_keys=unique_keys)
         with open_gzip(path) as stream:
             text = io.TextIOWrapper(stream, encoding="utf-8-sig").read()
-            return parse_json(text)
+            return parse_json(text, unique_keys=unique_keys)
     except FileNotFoundError as error:
         raise DataError("is missing", path=path) from error
     except OSError as error:

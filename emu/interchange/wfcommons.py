@@ -49,7 +49,7 @@ def read_workflow(path: Path) -> Workload:
     for each other.
     """
     with one_error(path):
-        document = read_json(path)
+        document = read_json(path, unique_keys=True)
         content = read_mapping(document, "file")
         version = content.text("schemaVersion")
         if version not in VERSIONS:

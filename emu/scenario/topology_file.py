@@ -71,7 +71,7 @@ def read_mapping(path: Path) -> Any:
     Raises DataError when it is neither, or too long.
     """
     if path.suffix == ".json":
-        return read_json(path)
+        return read_json(path, unique_keys=True)
     with one_error(path):
         # Aliases are read as one object each, however often they stand somewhere.
         text = read_packed_text(path, MOST_YAML)

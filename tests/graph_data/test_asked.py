@@ -185,6 +185,8 @@ REFUSED = [
      "has 2 names of columns and 4 columns"),
     ("thousands", "features.csv", "id;f\n0;1,500\n1;2,500\n2;1,750\n3;9,500\n",
      "decimals or thousands"),
+    ("a vertex twice", "features.json", '{"0": [1], "1": [2], "1": [3]}',
+     "features.json: .*the key '1' is there twice"),
     ("GML on several lines", "g.gml", "# x\ngraph\n[\n  node\n  [\n    id 0\n", ("rea"
      "d_gml")),
     ("Pajek", "p.net", "*Network x\n*Vertices 2\n1 a\n2 b\n*Edges\n1 2\n", ("read_paj"

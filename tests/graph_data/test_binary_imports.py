@@ -162,6 +162,13 @@ WHOLE: dict[str, Any] = {"edge_index": ENDS, "x": X, "y": Y}
         ({"edge_index": None, "adj": X}, r"adjacency has shape \[9, 2\]"),
         ({"edge_index": [[0], [10**13]], "x": None}, "--features"),
         ({"num_nodes": 7}, "has 7 vertices and features of 9"),
+        ({"num_nodes": [9, 4]}, "num_nodes is 4, 9, one whole number is needed"),
+        ({"num_nodes": 9.5}, "num_nodes is 9.5, one whole number is needed"),
+        ({"num_nodes": np.nan}, "num_nodes is nan, one whole number is needed"),
+        ({"num_nodes": []}, "num_nodes is empty, one whole number is needed"),
+        ({"num_nodes": 9, "n_nodes": 4}, "4 vertices in n_nodes, and elsewhere 9"),
+        ({"edge_index": None, "row": [0], "col": [1], "shape": [9.5, 9.5]},
+         "adjacency has shape"),
     ],
 )  # fmt: skip
 def test_what_is_open_or_wrong_is_said(

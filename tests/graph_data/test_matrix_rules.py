@@ -61,6 +61,8 @@ def test_rows_and_columns_of_others_are_two_kinds(tmp_path: Path) -> None:
         (f"{HEAD} pattern general\n2 3 1\n3 2\n", "row and column from 1 to 2 and 3"),
         (f"{HEAD} odd general\n2 2 1\n1 2\n", "matrix coordinate is read"),
         ("%%MatrixMarket matrix array real\n2 2 1\n1 2\n", "coordinate is read"),
+        (f"{HEAD} pattern odd\n2 2 1\n1 2\n", "its last word is one of general"),
+        (f"{HEAD} pattern symmetric\n3 2 1\n3 1\n", "3 rows and 2 columns: both are"),
     ],
 )
 def test_matrices_that_are_not_as_they_state_are_refused(
@@ -69,6 +71,21 @@ def test_matrices_that_are_not_as_they_state_are_refused(
     """The error names what is wrong with the file."""
     with pytest.raises(DataError, match=problem):
         read_matrix(matrix(tmp_path, text), TableOptions())
+
+
+@pytest.mark.parametrize("form", ["symmetric", "skew-symmetric", "hermitian"])
+def test_half_of_a_matrix_is_not_of_two_kinds(tmp_path: Path, form: str) -> None:
+    """Entries that it leaves out would be edges that are missing."""
+    path = matrix(tmp_path, f"{HEAD} real {form}\n2 2 1\n2 1 3\n")
+    assert read_matrix(path, TableOptions()).vertices == 2
+    with pytest.raises(DataError, match=r"both are one kind .* no --bipartite"):
+        read_matrix(path, TableOptions(bipartite=True))
+
+
+def test_whole_numbers_without_a_sign_are_values(tmp_path: Path) -> None:
+    """Texts that scipy writes for matrices of unsigned numbers."""
+    path = matrix(tmp_path, f"{HEAD} unsigned-integer general\n2 2 1\n2 1 3\n")
+    assert read_matrix(path, TableOptions()).left_out == ("1 column: values",)
 
 
 @pytest.mark.parametrize(

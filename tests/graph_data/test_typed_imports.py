@@ -299,6 +299,29 @@ def test_types_that_do_not_fit(
         choose_types(graph, FLAT)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", ["to_sparse_csr", "to_sparse_coo"])
+def test_rows_of_adj_t_are_destinations(tmp_path: Path, layout: str) -> None:
+    """Its shape states how many there are, of a type without anything else as well."""
+    torch = pytest.importorskip("torch")
+    matrix = torch.zeros(5, 3)  # topics by papers
+    matrix[0, 1] = matrix[2, 0] = 1
+    content = {
+        "paper": {"x": torch.ones(3, 2), "y": torch.tensor([0, 1, 0])},
+        ("paper", "about", "topic"): {"adj_t": getattr(matrix, layout)()},
+    }
+    torch.save(content, tmp_path / "h.pt")
+    found = read_torch(tmp_path / "h.pt", FLAT)
+
+    ends = zip(found.sources.tolist(), found.destinations.tolist(), strict=True)
+    assert sorted(ends) == [(0, 5), (1, 3)]
+    assert found.vertices == 8
+    content["topic"] = {"num_nodes": 4}
+    torch.save(content, tmp_path / "h.pt")
+    with pytest.raises(DataError, match=r"\(topic\): states 4 .*, and elsewhere 5"):
+        read_torch(tmp_path / "h.pt", FLAT)
+
+
 def test_several_graphs_of_dgl_and_labels_beside_them(tmp_path: Path) -> None:
     """Labels beside the graph are those of ogb, where they have a row per vertex."""
     dgl = pytest.importorskip("dgl")

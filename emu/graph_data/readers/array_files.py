@@ -32,6 +32,7 @@ from emu.graph_data.readers.split_arrays import (
     Choices,
     split_part,
 )
+from emu.graph_data.readers.stated_vertices import Shape, note_sizes
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.graph_data.sampling import rows_of
 from emu.host import input_file
@@ -185,8 +186,9 @@ def _read_typed_graph(
     path: Path,
 ) -> TypedGraph:
     """Return the arrays of every type, and the ends of every relation."""
-    vertices = {}
+    vertices: dict[str, dict[str, Array]] = {}
     edges = {}
+    shapes: list[Shape] = []
     unread: list[str] = []
     for key, values in content.items():
         if not isinstance(values, dict):
@@ -203,7 +205,11 @@ def _read_typed_graph(
             vertices[str(key)] = arrays
             continue
         source, name, target = map(str, key)
-        arrays.pop("shape", None)  # of an adjacency between two types
+        shape = arrays.pop("shape", None)
+        if shape is not None:
+            # Of an adjacency between two types.
+            relation_shape = source, target, shape
+            shapes.append(relation_shape)
         asked_arrays = found_graph.AskedArrays(arrays)
         # As of a graph of one type: edges may be lists, sparse, or a matrix.
         relation = found_graph.find_edges(asked_arrays, f"{path} ({name})")
@@ -211,6 +217,7 @@ def _read_typed_graph(
         edges[source, name, target] = ends
         unread += asked_arrays.unread
 
+    note_sizes(vertices, shapes, path)
     distinct = dict.fromkeys(unread)
     return TypedGraph(
         origin=str(path),
@@ -451,7 +458,7 @@ def _sparse_arrays(
         row = rows_of(indptr)
         data = value.values()
     if name in found_graph.MATRICES:
-        return {"row": row, "col": col, "shape": shape}
+        return _adjacency_arrays(name, row, col, shape)
 
     # COO may be in any order, a CSR matrix is by rows.
     order = np.argsort(row, kind="stable")
@@ -467,6 +474,23 @@ def _sparse_arrays(
         "attr_indices": col[order],
         "attr_data": values[order],
         "attr_shape": shape,
+    }
+
+
+def _adjacency_arrays(
+    name: str,
+    row: Array,
+    col: Array,
+    shape: Array,
+) -> dict[str, Array]:
+    """Return an adjacency by the names of scipy, its rows the sources."""
+    if name == found_graph.TRANSPOSED:
+        row, col = col, row
+        shape = shape[::-1]
+    return {
+        "row": row,
+        "col": col,
+        "shape": shape,
     }
 
 

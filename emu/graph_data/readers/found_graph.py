@@ -27,6 +27,11 @@ from emu.graph_data.readers import split_arrays
 from emu.graph_data.readers.class_numbers import class_numbers
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
+from emu.graph_data.readers.stated_vertices import (
+    COUNTS,
+    read_stated_vertices,
+    whole_number,
+)
 from emu.graph_data.sampling import rows_of
 from emu.host.files import cache_home
 
@@ -223,6 +228,8 @@ _ENDS = (
 )
 #: Names of an adjacency.
 MATRICES = ("adj", "A", "adj_matrix", "adjacency", "adjacency_matrix", "adj_t")
+#: The one whose rows are destinations, by convention of PyTorch Geometric.
+TRANSPOSED = "adj_t"
 #: Names of features, dense; those in a file of torch may be sparse.
 FEATURES = (
     "x",
@@ -235,7 +242,6 @@ FEATURES = (
     "X",
 )
 LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
-_COUNTS = ("num_nodes", "num_vertices", "n_nodes")
 _CSR = ("indptr", "indices", "shape")
 _ATTRIBUTES = ("attr_shape", "attr_indptr", "attr_indices", "attr_data")
 
@@ -250,7 +256,7 @@ NAMES = {"format"}.union(
     MATRICES,
     FEATURES,
     LABELS,
-    _COUNTS,
+    COUNTS,
     _CSR,
 )
 
@@ -301,7 +307,7 @@ def graph_of_arrays(
     """
     asked_arrays = AskedArrays(arrays, others)
     edges = find_edges(asked_arrays, origin)
-    vertices = _read_stated_vertices(asked_arrays, edges.vertices, origin)
+    vertices = read_stated_vertices(asked_arrays, edges.vertices, origin)
     notes = []
     if len(edges.sources):
         notes.append(f"edges from {edges.array}")
@@ -342,24 +348,6 @@ def graph_of_arrays(
         left_out=asked_arrays.left_out,
         overlap=choices.overlap,
     )
-
-
-def _read_stated_vertices(
-    arrays: Arrays,
-    vertices: int | None,
-    origin: str,
-) -> int | None:
-    """Return the number of vertices; DataError where two statements differ."""
-    name = first_name(arrays, _COUNTS)
-    if name is None:
-        return vertices
-
-    counts = arrays[name].reshape(-1)
-    count = int(counts[0])
-    if vertices not in {None, count}:
-        problem = f"states {count} vertices, its matrix has {vertices}"
-        raise DataError(problem, path=origin)
-    return count
 
 
 def first_name(arrays: Collection[str], names: Iterable[str]) -> str | None:
@@ -440,6 +428,8 @@ def _matrix_edges(matrix: Array, name: str, origin: str) -> FoundEdges:
 
     vertices = _square(matrix.shape, origin)
     sources, destinations = np.nonzero(matrix)
+    if name == TRANSPOSED:
+        sources, destinations = destinations, sources
     return FoundEdges(
         sources=sources,
         destinations=destinations,
@@ -491,8 +481,8 @@ def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
 
 
 def _square(shape: Any, origin: str) -> int:
-    sides = [int(side) for side in np.reshape(shape, -1)]
-    if len(sides) != 2 or sides[0] != sides[1]:
+    sides = [whole_number(side) for side in np.reshape(shape, -1)]
+    if len(sides) != 2 or sides[0] is None or sides[0] != sides[1]:
         raise DataError(
             f"its adjacency has shape {sides}: it joins two kinds of vertices, a "
             "square one is needed",

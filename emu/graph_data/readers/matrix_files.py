@@ -33,8 +33,12 @@ _VALUES = {
     "real": 1,
     "double": 1,
     "integer": 1,
+    "unsigned-integer": 1,  # as scipy writes whole numbers without a sign
     "complex": 2,
 }
+#: Symmetries whose rows and columns are the same: half of the entries is stated.
+_SYMMETRIC = {"symmetric", "skew-symmetric", "hermitian"}
+_SYMMETRIES = {"general", *_SYMMETRIC}
 
 
 def is_matrix(path: Path) -> bool:
@@ -68,8 +72,7 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     _, count = ends.shape
     if count != entries:
         raise table.error(f"states {entries} entries and holds {count}")
-    if rows != columns and options.bipartite is False:
-        raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
+    is_bipartite = _is_bipartite(table, forms, rows, columns)
 
     form = " ".join(forms)
     note = f"MatrixMarket, {form}: rows and columns are the ends"
@@ -79,7 +82,7 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     places = ends - 1
     # Rows and columns of a square matrix are the same vertices, unless stated
     # otherwise.
-    if rows == columns and not options.bipartite:
+    if not is_bipartite:
         return FoundGraph(
             sources=places[0],
             destinations=places[1],
@@ -107,10 +110,14 @@ def _read_forms(path: Path, table: TextTable) -> list[str]:
     forms = words[2:]
     is_sparse = words[:2] == ["matrix", "coordinate"]
     is_known = bool(forms) and forms[0] in _VALUES
+    text = " ".join(words)
     if is_sparse and is_known:
+        if len(forms) > 2 or not _SYMMETRIES.issuperset(forms[1:]):
+            symmetries = ", ".join(sorted(_SYMMETRIES))
+            problem = f"is MatrixMarket of {text!r}, its last word is one of "
+            raise table.error(f"{problem}{symmetries}")
         return forms
 
-    text = " ".join(words)
     raise table.error(f"is MatrixMarket of {text!r}, matrix coordinate is read")
 
 
@@ -122,6 +129,30 @@ def _read_sizes(table: TextTable) -> list[int]:
         words = " ".join(sizes)
         raise table.error(f"states {words!r}; rows, columns and entries are needed")
     return [int(size) for size in sizes]
+
+
+def _is_bipartite(
+    table: TextTable,
+    forms: list[str],
+    rows: int,
+    columns: int,
+) -> bool:
+    """Return True where rows and columns are vertices of two kinds.
+
+    Raises DataError where they cannot be what the user says, or the symmetry.
+    """
+    stated = table.options.bipartite
+    shape = f"{rows} rows and {columns} columns"
+    if rows != columns and stated is False:
+        raise table.error(f"has {shape}: it is bipartite")
+    is_symmetric = not _SYMMETRIC.isdisjoint(forms)
+    is_bipartite = rows != columns or bool(stated)
+    # The entries that it leaves out would be edges that are missing.
+    if is_bipartite and is_symmetric:
+        form = " ".join(forms)
+        problem = f"is {form} of {shape}: both are one kind of vertices"
+        raise table.error(f"{problem}, as many of each, no --bipartite")
+    return is_bipartite
 
 
 def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:

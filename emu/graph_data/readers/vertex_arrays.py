@@ -144,7 +144,7 @@ def read_mapping(
 
     Raises DataError when it is something else.
     """
-    content = read_json(path)
+    content = read_json(path, unique_keys=True)
     if kind == "split":
         return _read_roles(path, content, options)
     is_known = isinstance(content, (dict, list))
