@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from emu.errors import DataError
@@ -95,8 +95,11 @@ def read_measurement(
         )
     # Rows in front are those that `skip` leaves out.
     numbers = [*map(number_of, values)]
-    if numbers != sorted(numbers):
-        raise DataError("has iterations that are not in order: sort them", path=path)
+    # Words are no numbers, of which none is below another.
+    are_growing = all(earlier < later for earlier, later in pairwise(numbers))
+    if not are_growing:
+        problem = "has iterations that are not in order: number and sort them"
+        raise DataError(problem, path=path)
     scale = (unit or TimeUnit.S).seconds
     times = [scale * value for value in values.values()]
     if skip is None:

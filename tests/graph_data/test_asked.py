@@ -185,6 +185,8 @@ REFUSED = [
      "has 2 names of columns and 4 columns"),
     ("thousands", "features.csv", "id;f\n0;1,500\n1;2,500\n2;1,750\n3;9,500\n",
      "decimals or thousands"),
+    ("truth values for ids", "splits.json", '{"tr": [true, 0], "va": [2]}',
+     "tr has true: a list of ids is needed"),
     ("a vertex twice", "features.json", '{"0": [1], "1": [2], "1": [3]}',
      "features.json: .*the key '1' is there twice"),
     ("GML on several lines", "g.gml", "# x\ngraph\n[\n  node\n  [\n    id 0\n", ("rea"
@@ -202,7 +204,9 @@ REFUSED = [
 def test_what_is_no_graph_is_named(case: tuple[str, ...], tmp_path: Path) -> None:
     _, name, text, problem = case
     files: Files = (
-        {name: text} if name[:8] != "features" else {"e.txt": PATH, name: text}
+        {name: text}
+        if name[:6] not in {"featur", "splits"}
+        else {"e.txt": PATH, name: text}
     )
     with pytest.raises(DataError, match=problem) as caught:
         bring(files, UP, tmp_path)

@@ -517,6 +517,8 @@ def test_sparse_features_are_made_dense_by_ranges_of_rows() -> None:
         ({"attr_indices": np.array([0, 3])}, "leave the 3 columns at entry 1"),
         ({"attr_indices": np.array([-1, 2])}, "leave the 3 columns at entry 0"),
         ({"attr_shape": np.array([2, 0])}, "has features of length 0"),
+        ({"attr_shape": np.array([2, 3, 7])}, "two whole numbers are needed"),
+        ({"attr_shape": np.array([2.5, 3.5])}, "two whole numbers are needed"),
         ({"attr_indptr": np.array([0, 2])}, "attr_indptr does not fit attr_indices"),
         (
             {

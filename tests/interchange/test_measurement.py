@@ -93,7 +93,9 @@ def test_bytes_of_links_are_held_against_what_crossed(
         (["iteration,seconds", "0,1,2"], "line 2"),
         (["iteration,seconds", "0,1 s"], "line 2"),
         (["link,bytes", "m0 out,1", "m0 out,2"], "line 3: 'm0 out' stands twice"),
-        (["iteration,seconds", "2,1", "0,1", "1,1"], "are not in order: sort them"),
+        (["iteration,seconds", "2,1", "0,1", "1,1"], "not in order: number and sort"),
+        (["iteration,seconds", "1,1", "1.0,1"], "not in order: number and sort"),
+        (["iteration,seconds", "a,1", "b,1"], "not in order: number and sort"),
     ],
 )
 def test_what_it_is_not(lines: list[str], problem: str, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.stated_vertices import (
     COUNTS,
+    read_shape,
     read_stated_vertices,
     whole_number,
 )
@@ -543,8 +544,7 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         raise DataError(f"holds no {names}", path=origin)
 
     shape, indptr, indices, data = (arrays[name] for name in _ATTRIBUTES)
-    vertices = int(shape[0])
-    width = int(shape[1])
+    vertices, width = read_shape("attr_shape", shape, origin)
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
     pointers = check_rows(

@@ -64,6 +64,19 @@ def note_sizes(
                 arrays[COUNTS[0]] = np.array([stated])
 
 
+def read_shape(name: str, shape: Array, origin: str) -> list[int]:
+    """Return the rows and columns that an array states; DataError for others."""
+    sides = []
+    for side in shape.reshape(-1):
+        number = whole_number(side)
+        if number is not None:
+            sides.append(number)
+    if len(sides) != 2 or shape.size != 2:
+        problem = f"{name} is {shape.tolist()}, two whole numbers are needed"
+        raise DataError(problem, path=origin)
+    return sides
+
+
 def whole_number(number: Any) -> int | None:
     """Return a number of an array as a whole one; None where it is none."""
     try:

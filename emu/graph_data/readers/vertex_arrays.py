@@ -7,6 +7,7 @@ and class, ``role.json`` one of part and ids.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from emu.graph_data.readers.split_arrays import SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions
 from emu.graph_data.readers.vertex_table import PARTS, VertexTable, lists_of_ids
 from emu.host.input_file import array_names, map_array, read_arrays, read_json
+from emu.names import printable
 
 _IDS = ("ids", "node_ids", "node_id")
 _NAMES = {
@@ -199,6 +201,7 @@ def _read_roles(
         part = PARTS.get(word, "")
         # Words of one part may differ: train and tr would state it twice.
         if isinstance(ids, list):
+            _check_ids(key, ids, path)
             lists[part] = ids
     are_unknown = "" in lists or len(lists) < len(content)
     if are_unknown:
@@ -219,6 +222,16 @@ def _read_roles(
         columns=columns,
         options=options,
     )
+
+
+def _check_ids(key: str, ids: Sequence[Any], path: Path) -> None:
+    """Raise DataError where a list of ids has something else than numbers and words."""
+    for found in ids:
+        is_id = isinstance(found, (int, float, str)) and not isinstance(found, bool)
+        if not is_id:
+            text = printable(json.dumps(found), limit=40)
+            problem = f"{key} has {text}: a list of ids is needed, numbers or words"
+            raise DataError(problem, path=path)
 
 
 def _ids_of(words: Sequence[str], *, as_words: bool) -> Array:
