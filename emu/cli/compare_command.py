@@ -30,7 +30,7 @@ from emu.experiment.refusal import reason
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
-from emu.host.files import check_writable, write_atomic
+from emu.host.files import check_folder, check_writable, write_atomic
 from emu.interchange.measurement import TimeUnit, read_measurement
 from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.problem.fields.suggestion import nearest
@@ -131,6 +131,7 @@ def compare(
     _check_times(what, skip, unit)
     compared = _compared(what, systems)
     check_options(compared, options.stated_options(context))
+    _check_written(write)
 
     if compared is Compared.RUNS:
         _compare_runs(what, json_target, out, skip, unit)
@@ -168,6 +169,12 @@ def compare(
         )
         _show_variants(base, candidates, write, json_target)
         _judge_rows(base.scenario, _list_judged(candidates, placements))
+
+
+def _check_written(folder: Path | None) -> None:
+    """Raise DataError where rows are to be written, and cannot be, to a folder."""
+    if folder is not None:
+        check_folder(folder)
 
 
 def _compared(paths: Sequence[Path], systems: str) -> Compared:

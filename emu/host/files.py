@@ -69,6 +69,16 @@ def check_writable(path: Path) -> None:
         raise _GivenUp
 
 
+def check_folder(path: Path) -> None:
+    """Raise DataError where no folder is or can be made, before long work for it."""
+    ancestors = (path, *path.absolute().parents)
+    present = next(folder for folder in ancestors if os.path.lexists(folder))
+    if not present.is_dir():
+        raise DataError("cannot be written into: this is no folder", path=present)
+    if not os.access(present, os.W_OK | os.X_OK):
+        raise DataError("cannot be written into: Permission denied", path=present)
+
+
 def discard_begun_files() -> None:
     """Remove every file that is being written: the process ends now."""
     for partial in _begun:

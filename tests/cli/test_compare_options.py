@@ -54,6 +54,30 @@ def test_a_command_refuses_what_it_would_leave_out(words: list[str], said: str) 
     assert said in result.stderr
 
 
+def test_what_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scenario is placed, and no row of systems begun."""
+
+    def work(*_: object, **__: object) -> None:
+        pytest.fail("the work was begun")
+
+    monkeypatch.setattr("emu.place", work)
+    monkeypatch.setattr("emu.cli.compare_command.compare_rows", work)
+    file = tmp_path / "file"
+    file.touch()
+    systems = ["--systems", "p3", "--out"]
+    for words, said in (
+        (["--write", str(file)], f"{file}: cannot be written into: this is no folder"),
+        (["--write", str(file / "deep" / "er")], f"{file}: cannot be written into"),
+        ([*systems, str(tmp_path / "none" / "rows.csv")], "cannot be written"),
+        ([*systems, str(file / "rows.csv")], "cannot be written"),
+    ):
+        result = CliRunner().invoke(app, ["compare", "golden", *words])
+        assert result.exit_code == 3, result.output
+        assert said in result.stderr
+
+
 def test_a_table_of_defaults_states_no_option(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     result = CliRunner().invoke(app, ["compare", "golden", "--json", str(out)])
