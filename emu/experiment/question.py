@@ -30,6 +30,7 @@ from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.coflow_times import coflow_times
+from emu.prediction.analysis.throughput import JobSpan, job_spans
 from emu.prediction.simulation import rounding_effect
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
@@ -347,6 +348,12 @@ class Answer:
         """Times of its named coflows, as `CoflowTimes.to_json`; None without any."""
         times = coflow_times(self.simulated)
         return times.to_json() if times else None
+
+    @cached_property
+    def jobs(self) -> list[JobSpan]:
+        """Release and end of each of several jobs; none where there is but one."""
+        run = self.experiment.realization
+        return job_spans(self.simulated, run)
 
     @cached_property
     def limits(self) -> dict[str, float]:

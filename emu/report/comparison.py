@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from emu.experiment.refusal import reason
@@ -44,6 +46,8 @@ def candidate_json(row: Candidate, first: Candidate) -> Result:
         content["cost"] = answer.cost
     if answer.coflows:
         content["coflows"] = answer.coflows
+    if answer.jobs:
+        content["jobs"] = [job.to_json() for job in answer.jobs]
     return content
 
 
@@ -124,13 +128,49 @@ def coflow_line(times: Mapping[str, float]) -> str:
 def comparison_tables(
     candidates: Sequence[Candidate], job: str = ""
 ) -> Iterator[Table]:
-    """Yield `comparison_table`, costs, and how long coflows take that have a name."""
+    """Yield `comparison_table`, jobs, costs, and times of coflows that have a name."""
     yield comparison_table(candidates, job)
     answers = [row for row in candidates if not row.refused]
+    if any(row.answer.jobs for row in answers):
+        yield _job_table(answers)
     if any(row.answer.cost for row in answers):
         yield _cost_table(answers)
     if any(row.answer.coflows for row in answers):
         yield _coflow_table(answers)
+
+
+#: Letters that columns of jobs take at most beside placement and policy.
+_JOB_WIDTH = 60
+#: Letters of a duration, and of the space before it.
+_DURATION_WIDTH = 12
+
+
+def _job_table(candidates: Sequence[Candidate]) -> Table:
+    """Return how long each of several jobs takes; of many, how long all of them do.
+
+    A makespan is that of the last job alone, which a rule may leave as it is. The row
+    of the shortest mean is bold.
+    """
+    jobs_of = [row.answer.jobs for row in candidates]
+    first_jobs, *_ = jobs_of
+    names = [job.job for job in first_jobs]
+    width = sum(max(len(name) + 2, _DURATION_WIDTH) for name in names)
+    is_narrow = width <= _JOB_WIDTH
+    columns = [f">{name}" for name in names] if is_narrow else [">95 % within"]
+    title = "Jobs, each from its release to its end"
+    if any(len(row.makespans) > 1 for row in candidates):
+        title += ", first seed"
+    table = plain_table(title, "placement", "policy", *columns, ">mean")
+
+    seconds_of = [[job.seconds for job in jobs] for jobs in jobs_of]
+    shortest = min(map(fmean, seconds_of))
+    for row, seconds in zip(candidates, seconds_of, strict=True):
+        mean = fmean(seconds)
+        figures = seconds if is_narrow else [float(np.percentile(seconds, 95))]
+        cells = [format_duration(figure, 4) for figure in (*figures, mean)]
+        style = "bold" if mean == shortest else ""
+        table.add_row(row.placement, row.policy, *cells, style=style)
+    return table
 
 
 def _coflow_table(candidates: Sequence[Candidate]) -> Table:

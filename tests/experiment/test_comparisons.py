@@ -238,7 +238,11 @@ def test_rows_of_two_jobs_are_what_simulate_says_of_their_files(
     for row in rows[1:]:
         assert [name for name in again if row["policy"] in name]
         stated = ["simulate", str(file), "--set", f"schedule.policy={row['policy']}"]
-        assert said(*stated)["makespan"] == row["makespan"]
+        alone = said(*stated)
+        assert alone["makespan"] == row["makespan"]
+        for span, job in zip(row["jobs"], alone["jobs"], strict=True):
+            assert span.items() <= job.items()
+            assert set(span) == {"job", "release", "end", "seconds"}
 
 
 def test_what_explain_says_of_a_rule_is_what_setting_it_gives() -> None:

@@ -10,6 +10,7 @@ import pytest
 from rich.table import Table
 
 from emu.errors import DataError, PlacementError
+from emu.prediction.analysis.throughput import JobSpan
 from emu.prediction.placement.moves import Move
 from emu.report.comparison import (
     Comparison,
@@ -167,6 +168,41 @@ def test_rows_within_the_rounding_are_as_good_as_the_first(
     notes = [note for note in _notes_on(rows) if "as good as" in note]
     told = "etp, oes: as good as the first row, rounding alone moves it by 250 ms"
     assert notes == [told] * is_told
+
+
+def test_several_jobs_have_a_table_of_their_own_seconds() -> None:
+    """The makespan is that of the last job under either rule."""
+
+    def jobs(*seconds: float, name: str = "j") -> list[JobSpan]:
+        return [
+            JobSpan(f"{name}{row}", release=1.0, end=1.0 + length, seconds=length)
+            for row, length in enumerate(seconds)
+        ]
+
+    rows = [
+        candidate_of("best", "oes", {0: 10.0}, jobs=jobs(9.0, 3.0)),
+        candidate_of("best", "mrtf", {0: 10.0}, jobs=jobs(9.0, 1.0)),
+    ]
+    _, table = comparison_tables(rows)
+    assert heads_of(table) == ["placement", "policy", "j0", "j1", "mean"]
+    assert rows_of(table) == [
+        ["best", "oes", "9 s", "3 s", "6 s"],
+        ["best", "mrtf", "9 s", "1 s", "5 s"],
+    ]
+    assert [row.style for row in table.rows] == ["", "bold"]
+    assert str(table.title) == "Jobs, each from its release to its end"
+
+    # Names that would not fit beside each other, and too many of them.
+    for spans in (jobs(1.0, 3.0, name="n" * 40), jobs(*[2.0] * 6)):
+        long = candidate_of("best", "oes", {0: 3.0, 1: 4.0}, jobs=spans)
+        _, summary = comparison_tables([long])
+        assert heads_of(summary) == ["placement", "policy", "95 % within", "mean"]
+        assert rows_of(summary)[0][3] == "2 s"
+        assert str(summary.title).endswith("its end, first seed")
+    _, five = comparison_tables(
+        [candidate_of("b", "o", {0: 2.0}, jobs=jobs(*[2.0] * 5))]
+    )
+    assert len(heads_of(five)) == 8
 
 
 def test_costs_and_coflows_have_tables_of_the_rows_that_know_them() -> None:

@@ -167,8 +167,8 @@ def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
 
 
 @dataclass(frozen=True)
-class JobTime:
-    """One of several jobs; seconds."""
+class JobSpan:
+    """Release and end of one of several jobs; seconds."""
 
     job: str
     release: float
@@ -176,6 +176,16 @@ class JobTime:
     """Run times: before it nothing of the job starts, and its last task ends."""
     seconds: float
     """From one to the other."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class JobTime(JobSpan):
+    """Time of one of several jobs beside the others; seconds."""
+
     alone: float
     """The same in a simulation without the other jobs, every task where it stands."""
     slowdown: float
@@ -183,9 +193,20 @@ class JobTime:
     samples_per_second: float | None
     """As of `Pace`."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
+
+def job_spans(schedule: Schedule, realization: Realization) -> list[JobSpan]:
+    """Return release and end of every job, in order; none where there is but one."""
+    job = schedule.problem.job
+    spans = []
+    for name in filter(None, job.job_names):
+        rows = [row for row, task in enumerate(job.tasks) if task.job_name == name]
+        releases = [row for row in rows if job.tasks[row].kind == RELEASE]
+        # A job that is there from the start has no task of this kind: the sum is 0.
+        release = float(realization.times[releases, 0].sum())
+        end = float(np.nanmax(schedule.task_end[rows]))
+        span = JobSpan(name, release=release, end=end, seconds=end - release)
+        spans.append(span)
+    return spans
 
 
 def job_times(
@@ -200,33 +221,23 @@ def job_times(
     """
     job = schedule.problem.job
     times = []
-    for name in filter(None, job.job_names):
-        problem, run = only(schedule.problem, realization, name)
+    for span in job_spans(schedule, realization):
+        problem, run = only(schedule.problem, realization, span.job)
         part = problem.job
-        is_release = [task.kind == RELEASE for task in part.tasks]
-        # A job that is there from the start has no task of this kind: the sum is 0.
-        release = float(run.times[is_release, 0].sum())
-        rows = [task.job_name == name for task in job.tasks]
-        task_end = schedule.task_end[rows]
-        end = float(np.nanmax(task_end))
-        seconds = end - release
         # Its release is a task of the part: alone the job waits until then as well.
-        alone = makespan(problem, run, policy) - release
+        alone = makespan(problem, run, policy) - span.release
 
+        rows = [task.job_name == span.job for task in job.tasks]
         # Columns beyond are of longer jobs beside it: all NaN here.
-        ends = task_end[:, : max(part.rounds)]
-        speed = speed_of(part, ends, seconds, epoch_of(part.settings))
-        times.append(
-            JobTime(
-                job=name,
-                release=release,
-                end=end,
-                seconds=seconds,
-                alone=alone,
-                slowdown=seconds / alone if alone > 0 else 1.0,
-                samples_per_second=speed.finite_rate,
-            )
+        ends = schedule.task_end[rows, : max(part.rounds)]
+        speed = speed_of(part, ends, span.seconds, epoch_of(part.settings))
+        time = JobTime(
+            **span.to_json(),
+            alone=alone,
+            slowdown=span.seconds / alone if alone > 0 else 1.0,
+            samples_per_second=speed.finite_rate,
         )
+        times.append(time)
     return times
 
 

@@ -36,10 +36,10 @@ def idle_values(stated: Iterable[tuple[str, object, int]]) -> Iterator[str]:
             sentence = f"{key}: of {len(values)} values the first {iterations} count"
             sentences.append(sentence)
 
-    if sentences:
-        first, *others = sentences
-        more = f" (and {len(others)} more such lists)" if others else ""
-        yield f"{first}, as many as there are iterations{more}"
+    for sentence in sentences[:1]:
+        count = len(sentences) - 1
+        addition = f" (and {count} more such lists)" if count else ""
+        yield f"{sentence}, as many as there are iterations{addition}"
 
 
 def odd_kinds(kinds: Iterable[str]) -> Iterator[str]:
