@@ -370,8 +370,8 @@ app = _App(
     name="emu",
     cls=Commands,
     help="Run distributed GNN training on an emulated cluster, beside its simulation.",
-    epilog="Exit codes: 0 good, 2 bad scenario or usage, 3 bad data, 4 infeasible "
-    "placement, 5 failed run, 6 missed expectation, "
+    epilog="Exit codes: 0 good, 1 closed pipe, 2 bad scenario or usage, 3 bad data, "
+    "4 infeasible placement, 5 failed run, 6 missed expectation, "
     "7 untrusted run, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
