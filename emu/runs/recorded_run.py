@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 #: File of what a virtual run says of itself.
 VIRTUAL_RESULT = "virtual.json"
+#: Files of which a run directory has one at the least.
+_RUN_FILES = ("problem.json", "manifest.json", "result.json", "simulated.json")
 #: Figures that are shares of a makespan, and no seconds.
 _RATIOS = ("makespan_error", "replay_error")
 
@@ -469,6 +471,9 @@ def _read_problem(run: Path) -> Problem:
     if not run.is_dir():
         raise DataError("is not a run directory", path=run)
     refuse_lab(run)
+    # A folder that has some of them is a run that lost the others.
+    if not any((run / name).exists() for name in _RUN_FILES):
+        raise DataError("is not a run directory", path=run)
     file = run / "problem.json"
     with one_error(file):
         return problem_from_json(read_json(file), str(file))

@@ -346,8 +346,12 @@ def test_nothing_to_show_is_an_error(tmp_path: Path) -> None:
     (run / "problem.json").write_text("{")
     with pytest.raises(DataError, match=r"problem\.json"):
         emu.load_run(run)
-    with pytest.raises(DataError, match="not a run directory"):
-        emu.load_run(tmp_path / "nowhere")
+    (run / "problem.json").unlink()
+    with pytest.raises(DataError, match=r"problem\.json: is missing"):
+        emu.load_run(run)
+    for elsewhere in ("nowhere", "."):
+        with pytest.raises(DataError, match="not a run directory"):
+            emu.load_run(tmp_path / elsewhere)
 
 
 def test_torn_last_line_of_training_is_left_out(tmp_path: Path) -> None:
