@@ -24,8 +24,9 @@ from emu.systems.training_section import TimesSection, TrainingSection
 #: Range of a trace -> seconds of each time that it was recorded.
 Occurrences: TypeAlias = Mapping[str, Floats]
 
-#: Name and category of a range -> its begins and seconds, and its processes.
-Spans: TypeAlias = dict[tuple[str, str], list[tuple[float, float]]]
+#: Name and category of a range -> its begins and seconds with the thread that had it,
+#: and its processes.
+Spans: TypeAlias = dict[tuple[str, str], list[tuple[float, float, str]]]
 Processes: TypeAlias = dict[tuple[str, str], set[str]]
 
 #: Kind of task -> names of the ranges that make up one iteration of it.
@@ -34,6 +35,8 @@ Ranges = Mapping[str, Sequence[str]]
 #: Where a range was recorded, the one that counts first: work that a GPU does after its
 #: range on the CPU has ended is part of the time.
 _CATEGORIES = ("gpu_user_annotation", "user_annotation")
+#: Microseconds by which sums of begins and lengths may differ.
+_ROUNDING = 1e-3
 #: Ranges that a refusal names at most: a trace of torch has thousands.
 _TOLD = 12
 
@@ -176,6 +179,7 @@ def _seconds_by_kind(
 def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
     """Return the seconds of every occurrence of each range, and its processes.
 
+    One within another of its name and thread is a part of that, and no occurrence.
     Ranges that the program named itself come first, then those of torch, by their time;
     occurrences stand in their order.
     """
@@ -198,14 +202,33 @@ def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
     for name, category in by_category:
         if name in rows:
             continue
-        # By their start: threads write events when they end, and not in order.
-        occurrences = sorted(spans[name, category])
-        row = np.array([seconds for _, seconds in occurrences])
+        row = np.array(_list_seconds(spans[name, category]))
         rows[name] = row
         processes[name] = len(process_ids[name, category])
         order[name] = (category not in rank, -row.sum())
     names = sorted(rows, key=order.__getitem__)
     return {name: rows[name] for name in names}, processes
+
+
+def _list_seconds(spans: Iterable[tuple[float, float, str]]) -> list[float]:
+    """Return the seconds of every span that lies in no other of its thread.
+
+    What calls itself has a range within one of the same name: the outer one has its
+    time, too.
+    """
+    ends = dict[str, float]()
+    outermost = []
+    # Of two that begin together the longer one is the outer one.
+    for start, seconds, thread in sorted(spans, key=lambda span: (span[0], -span[1])):
+        end = start + 1e6 * seconds
+        # Times are rounded: what only begins before another ends lies behind it.
+        last_end = ends.get(thread, -math.inf)
+        if start < last_end and end <= last_end + _ROUNDING:
+            continue
+        ends[thread] = end
+        outermost.append((start, seconds))
+    # By their start: threads write events when they end, and not in order.
+    return [seconds for _, seconds in sorted(outermost)]
 
 
 def _read_spans(
@@ -238,7 +261,8 @@ def _read_spans(
 
         name = str(event["name"])
         category = str(event.get("cat", ""))
-        spans[name, category].append((start, seconds))
+        thread = str(event.get("tid"))
+        spans[name, category].append((start, seconds, thread))
         process = str(event.get("pid"))
         process_ids[name, category].add(process)
     return spans, process_ids

@@ -52,6 +52,21 @@ def test_ranges_become_times_in_the_order_of_the_clock(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.tasks["ps0"], [0.01, 0.01])  # as stated
 
 
+def test_a_range_within_one_of_its_name_counts_once(tmp_path: Path) -> None:
+    """A function that calls itself; what another thread does meanwhile counts."""
+    events = []
+    for start in (0, 1000):
+        events += [event("worker", start, 500), event("worker", start, 100.3)]
+        events += [event("worker", start + 399.7, 100.3)]  # both end together
+    events += [event("worker", 499, 200), event("worker", 699, 1)]  # rounded begins
+    events += [event("worker", 1100, 50) | {"tid": 2}]
+    trace = traced(tmp_path / "trace.json", events)
+    profile = profile_from_trace(tiny(), trace, {})
+
+    expected = [500e-6, 200e-6, 1e-6, 500e-6, 50e-6]
+    np.testing.assert_allclose(profile.tasks["w0"], expected)
+
+
 def test_volumes_are_those_of_the_samples_and_the_profile_is_usable(
     tmp_path: Path,
 ) -> None:
