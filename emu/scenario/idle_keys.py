@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.problem.fields.quantities import DEFAULT_DEVICE
+from emu.scenario.workload_file import read_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from emu.problem import Job
     from emu.scenario.scenario import Scenario
+
+#: Names that a sentence has at most.
+_NAMED = 3
 
 
 def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
@@ -23,6 +27,7 @@ def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
     yield from _idle_slots(scenario, job)
     yield from _idle_prices(scenario)
     yield from _idle_links(scenario)
+    yield from _idle_rows(scenario, job)
     for *_, section in scenario.each_job():
         yield from section.idle_keys()
 
@@ -101,6 +106,23 @@ def _idle_links(scenario: Scenario) -> Iterator[str]:
     route_links = {name for route in cluster.routes for name in route.through}
     idle = [link.name for link in cluster.links if link.name not in route_links]
     if idle:
-        names = ", ".join(idle[:3])
-        more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
-        yield f"link {names}{more}: no route crosses it, so that it limits nothing"
+        names = _name_some(idle)
+        yield f"link {names}: no route crosses it, so that it limits nothing"
+
+
+def _idle_rows(scenario: Scenario, job: Job) -> Iterator[str]:
+    """Yield tasks and edges of a profile that the job does not have."""
+    if scenario.profile is None:
+        return
+    profile = read_profile(scenario.profile)
+    idle = profile.foreign_names(job)
+    if idle:
+        names = _name_some(idle)
+        yield f"profile: the job has no {names}: what it states of them is unused"
+
+
+def _name_some(names: list[str]) -> str:
+    """Return the first of some names, and how many there are beyond."""
+    words = ", ".join(names[:_NAMED])
+    unnamed = len(names) - _NAMED
+    return f"{words} and {unnamed} more" if unnamed > 0 else words

@@ -38,6 +38,10 @@ _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 #: Of profiles; a file of another one is refused.
 VERSION = 1
+#: Keys of a profile.
+_PROFILE_KEYS = ("version", "tasks", "edges", "settings", "byte_scale")
+#: Keys of its own that a file written by hand may have.
+_REMARK = "comment"
 Rows: TypeAlias = dict[str, Floats]
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
@@ -255,6 +259,12 @@ class ProfileFile:
             volumes *= self._own_scale() / byte_scale
         return Profile(times, volumes)
 
+    def foreign_names(self, job: Job) -> list[str]:
+        """Return its tasks and edges that a job does not have."""
+        known = {task.name for task in job.tasks}
+        known.update(job.edge_names)
+        return [name for name in (*self.tasks, *self.edges) if name not in known]
+
     def _check_settings(self, job: Job) -> None:
         # The names of the tasks do not say: ``s0`` is there with every batch size.
         settings = _settings_of_costs(job.settings)
@@ -347,6 +357,11 @@ def _read_profile(path: Path) -> ProfileFile:
     if not isinstance(content, dict) or version != VERSION:
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)
+    for key in content:
+        if key not in _PROFILE_KEYS and key != _REMARK:
+            keys = [*_PROFILE_KEYS, _REMARK]
+            problem = f"has an unknown key {key!r:.40}, {nearest(key, keys)}"
+            raise DataError(problem, path=file)
     for key in ("tasks", "edges", "settings"):
         section = content.get(key)
         if not isinstance(section, dict) or not content["tasks"]:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from emu.errors import DataError
 from emu.problem import Edge, Job, Profile, Task
-from emu.scenario import ProfileFile, build_job, load, read_profile, realize
+from emu.scenario import (
+    ProfileFile,
+    build_job,
+    load,
+    prepare,
+    read_profile,
+    realize,
+)
+from emu.scenario.scenario_file import loads
 from emu.scenario.workload_file import write_profile
 
 JOB = Job(
@@ -148,6 +156,11 @@ GOOD: dict[str, Any] = {
         (json.dumps(GOOD)[:-1] + ', "tasks": {}}', "the key 'tasks' is there twice"),
         ("[1]", "not a profile of version 1"),
         (json.dumps(GOOD | {"version": 2}), "not a profile of version 1, found 2"),
+        (
+            json.dumps(GOOD | {"unit": "ms"}),
+            "has an unknown key 'unit', known: version",
+        ),
+        (json.dumps(GOOD | {"edge": {}}), "key 'edge', did you mean 'edges'"),
         (json.dumps(GOOD | {"tasks": {}}), "it needs tasks, edges and settings"),
         (json.dumps(GOOD | {"edges": []}), "it needs tasks, edges and settings"),
         (json.dumps(GOOD | {"tasks": {"g0": 1.0}}), "g0 has values that cannot be"),
@@ -210,3 +223,25 @@ def test_a_scenario_draws_its_run_from_the_profile(tmp_path: Path) -> None:
     assert np.array_equal(realize(scenario, job).times, drawn.times)
     again = realize(load(scenario_file, ["seed=1"]), job)
     assert not np.array_equal(again.times, drawn.times)
+
+
+def test_what_a_profile_states_of_other_tasks_is_named(tmp_path: Path) -> None:
+    """One of more machines or workers may do for fewer: it is no error."""
+    file = tmp_path / "p.json"
+    content = json.loads(json.dumps(GOOD)) | {"edges": {}, "comment": "by hand"}
+    row = content["tasks"]["g0"]
+    for tasks, words in (
+        ({}, []),
+        ({"w9": row, "x": row}, ["profile: the job has no w9, x: what it states"]),
+        ({f"w{number}": row for number in range(5)}, ["no w0, w1, w2 and 2 more: "]),
+    ):
+        stated = content | {"tasks": {"g0": row, **tasks}}
+        file.write_text(json.dumps(stated))
+        scenario = loads(
+            "cluster: {machines: [{nic: 1 B/s}]}\n"
+            "job: {system: custom, iterations: 2, tasks: [{name: g0, time: 9 s}]}\n"
+            f"profile: {file}\n"
+        )
+        remarks = prepare(scenario).remarks()
+        assert len(remarks) == len(words)
+        assert all(word in remark for word, remark in zip(words, remarks, strict=True))
