@@ -70,9 +70,9 @@ def _slowest(cluster: Cluster, machines: Sequence[str]) -> tuple[int, float]:
     capacities = []
     for name in machines:
         position = cluster.index(name)
-        _, port = links.nic[position]
-        capacity = np.inf  # of one without a NIC
-        if port >= 0:
+        capacity = np.inf  # of one without a NIC, or with a route past it
+        if links.always_crossed(position, 1):
+            _, port = links.nic[position]
             capacity = most[port]
         capacities.append(float(capacity))
     slowest = min(capacities)

@@ -99,6 +99,22 @@ def test_no_row_is_faster_than_its_slowest_machine(row: str, nic: str) -> None:
             assert is_slower(scenario, (0.1 if "p3" in row else 0.4) * seconds)
 
 
+@pytest.mark.parametrize("row", REPLICAS)
+def test_a_route_past_a_nic_is_no_bound_of_it(row: str) -> None:
+    """Machines that a fast link joins are not as slow as their NICs."""
+    names = ["a0", "a1", "b"]
+    edit = {
+        "cluster.machines[1].nic": "3 Mbit/s",
+        "cluster.links": [{"name": "nv", "bandwidth": "100 Gbit/s"}],
+        "cluster.routes": [{"from": names, "to": names, "through": ["nv"]}],
+    }
+    if row == "apt":
+        edit["job.strategy"] = "gdp"
+    scenario = load(as_variant(timed(), row), edit)
+    seconds = seconds_per_seed(scenario)
+    assert is_slower(scenario, seconds) is False
+
+
 def _is_known(scenario: Scenario, key: str) -> bool:
     section, name = key.split(".")
     return name in type(getattr(scenario, section)).model_fields
@@ -116,7 +132,7 @@ def test_only_what_is_as_stated_has_a_slowest_machine() -> None:
 @pytest.mark.parametrize("row", REPLICAS)
 def test_trials_that_are_left_out_change_no_choice(row: str) -> None:
     """Each row chooses as if all its sets were prepared."""
-    edit = {"cluster.machines[1].nic": "30 Mbit/s"}
+    edit = {"cluster.machines[1].nic": "3 Mbit/s"}
     of_row = Row(load(timed(), edit), row, {}, per_machine=True)
     every = [of_row.try_on(names) for names in of_row.machine_sets()]
     assert of_row.try_all() == of_row.choose(every)

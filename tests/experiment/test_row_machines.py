@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
@@ -14,12 +15,12 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.experiment import row_machines
 from emu.experiment.question import Question
-from emu.experiment.row_machines import Machines, Row, Trial
+from emu.experiment.row_machines import Contest, Machines, Row, Trial
 from emu.experiment.system_rows import _Attempts
 from tests.experiment.test_target import scenario_of
 
-#: Lengths that are equal, hardly shorter, and much shorter.
-LENGTHS = st.sampled_from([1.0, 0.999, 0.995, 0.99, 0.98, 0.5])
+#: Lengths that are equal, shorter by less than `WORTHWHILE`, and by more.
+LENGTHS = st.sampled_from([1.0, 0.9994, 0.9988, 0.9982, 0.98, 0.5])
 SETS = st.lists(st.tuples(LENGTHS, st.booleans()), min_size=1, max_size=8)
 
 
@@ -105,3 +106,17 @@ def test_only_what_is_faster_than_before_is_asked() -> None:
             attempts.try_on(number, machines)
     assert row.checked == [("0",), ("1",), ("4",)]
     assert row.prepared == [("0",), ("1",), ("3",), ("4",)]
+
+
+def test_a_trial_is_left_out_for_later_ones_that_surely_follow_it() -> None:
+    """A later one follows it as well as all between; one that is hardly faster not."""
+    contest = Contest()
+    for place, seconds in enumerate([1.0, 0.9995, 0.5], start=1):
+        contest.note(place, Trial(("a",), seconds))
+    half = Contest()
+    half.note(1, Trial(("a",), 1.0))
+    half.note(2, Trial(("a",), 0.9995))
+
+    # Of 1.0008 it counts: the third follows it, and not the second.
+    assert half.limit(0) == pytest.approx(1.0 / 0.999)
+    assert contest.limit(0) == pytest.approx(0.5 / 0.999)
