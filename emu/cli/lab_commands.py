@@ -65,7 +65,9 @@ def lab(
     a prediction agrees only where a further lab would, with 95 %.
     """
     spec = load_lab(file, overrides or [])
-    plan = read_plan(repeat, within)
+    plan = read_plan(repeat, within, {"--shell": shell})
+    if shell:
+        _refuse_results(json_target, command, pcap=pcap)
     if needs := missing_needs():
         raise RunError("; ".join(needs))
     if shell:
@@ -109,6 +111,21 @@ def lab(
         terminal().print(lab_tables(result))
     console.print(f"written to {path}/")
     _judge_lab(spec, result, path, console)
+
+
+def _refuse_results(
+    json_target: str | None, command: list[str] | None, *, pcap: bool
+) -> None:
+    """Raise ScenarioError where an option is stated that a shell has no use for."""
+    stated: dict[str, object] = {
+        "--json": json_target,
+        "--pcap": pcap,
+        "-- COMMAND": command,
+    }
+    problem = "is of a lab that runs: leave it out, or --shell"
+    for name, value in stated.items():
+        if value:
+            raise ScenarioError(problem, file=name)
 
 
 def _judge_lab(

@@ -145,6 +145,8 @@ def report(
     The page opens offline; it shows what ran when, why the run took so long and, with
     --explain, what would help. Options from --figure to --only are of figures.
     """
+    if explain and form is not Form.HTML:
+        raise ScenarioError("is of the page: add --as html", file="--explain")
     if form in OF_FIGURES:
         kind = figure or Figure.GANTT
         parts = {
@@ -177,8 +179,6 @@ def report(
         limits = (width, since, until, machines, only)
         if figure or dark or any(limits) or is_picture:
             raise ScenarioError("draws no figure: add --as svg", file=f"--as {form}")
-        if explain and form is not Form.HTML:
-            raise ScenarioError("is of the page: add --as html", file="--explain")
         path = _write(form, runs[0], out, helpful=explain)
 
     typer.echo(path if form is Form.HTML else f"written to {path}")

@@ -179,7 +179,10 @@ def run(
     check = check_witness(witness, dry=dry_run, stated=(sharing, congestion_control))
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
-        _print_forecast(_only(loader), json_target)
+        if resume is not None:
+            problem = "says what a whole job takes, not what is left: leave it out"
+            raise ScenarioError(problem, file="--dry-run")
+        _print_forecast(_only(loader), json_target, is_here=carriers.here)
         return
 
     beginning = prepare_run(
@@ -386,8 +389,13 @@ def over_packets(
     return with_witness(outcome, network, directory)
 
 
-def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
-    """Print what the simulation of a scenario says of its run; start nothing."""
+def _print_forecast(
+    scenario: Scenario, json_target: str | None, *, is_here: bool
+) -> None:
+    """Print what the simulation of a scenario says of its run; start nothing.
+
+    ``is_here``: this host alone carries it; of others memory and load are not known.
+    """
     if scenario.emulation.network == "kernel":  # no trial is needed there
         experiment, _ = with_scales(scenario)
     else:
@@ -403,9 +411,11 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
         terminal().print(table)
 
     # After the table, which shows how much is too much.
-    check_memory(forecast, window)
+    if is_here:
+        check_memory(forecast, window)
     check_messages(experiment)
-    _warn(forecast, terminal(sys.stderr))
+    if is_here:
+        _warn(forecast, terminal(sys.stderr))
 
 
 def _warn(known: DryRun, console: Console) -> None:

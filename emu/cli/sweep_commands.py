@@ -63,8 +63,7 @@ def sweep(
     that train on other numbers of seeds are ranked by seeds per second.
     """
     changes = overrides or []
-    if emulate and (jobs > 1 or ray):
-        raise ScenarioError("points run one by one, on this host", file="--emulate")
+    _check_spread(jobs, ray, emulate=emulate)
     points = variations(file, changes, vary, seeds)
     directory = out or Path("sweeps") / points[0].scenario.name
     # Points are written one by one, so that an interrupted sweep goes on.
@@ -176,6 +175,15 @@ def _draw(
         figure = sweep_figure(rows, keys, by_makespan=by_makespan)
         save(figure, path)
     return f" and {path}"
+
+
+def _check_spread(jobs: int, ray: str, *, emulate: bool) -> None:
+    """Raise ScenarioError where an option of where points are computed is idle."""
+    if emulate and (jobs > 1 or ray):
+        raise ScenarioError("points run one by one, on this host", file="--emulate")
+    if ray and jobs:
+        problem = "is of this host, and Ray spreads the points: leave one out"
+        raise ScenarioError(problem, file="--jobs")
 
 
 def run_points(

@@ -34,7 +34,7 @@ from emu.problem.fields.section import Trail
 from emu.problem.workloads import copies_of
 from emu.problem.workloads.copies import copy_names
 from emu.scenario.document import collect_seldom
-from emu.scenario.idle_keys import idle_keys
+from emu.scenario.idle_keys import events_elsewhere, idle_keys
 from emu.scenario.machine_choice import promising
 from emu.scenario.placements import (
     NoPeer,
@@ -255,6 +255,7 @@ class Experiment:
                     f"events[{position}]: no process stands on {event.kill}: it "
                     "changes nothing"
                 )
+        remarks += events_elsewhere(scenario, self.problem)
         remarks += scenario.idle_events(end)
         return remarks
 

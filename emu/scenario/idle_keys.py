@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.prediction.placement.place import SEARCHES
 from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.scenario.workload_file import read_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from emu.problem import Job
+    from emu.problem import Job, Problem
+    from emu.problem.fields.section import Section
+    from emu.scenario.run_sections import EmulationSection
     from emu.scenario.scenario import Scenario
 
 #: Names that a sentence has at most.
 _NAMED = 3
+#: Keys of ``placement`` that searches read, and those that the paper's alone does.
+_OF_SEARCHES = ("iterations", "simulated_iterations")
+_OF_ETP = ("beta", "beta_unit", "tolerance")
+#: Keys of ``emulation`` that NICs of the kernel have, and trials of a time scale.
+_OF_KERNEL = ("sharing", "max_nic_error")
+_OF_TRIALS = ("max_late_flows", "trial_budget")
 
 
 def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
@@ -28,6 +37,8 @@ def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
     yield from _idle_prices(scenario)
     yield from _idle_links(scenario)
     yield from _idle_rows(scenario, job)
+    yield from _idle_searches(scenario)
+    yield from _idle_emulation(scenario.emulation)
     for *_, section in scenario.each_job():
         yield from section.idle_keys()
 
@@ -126,3 +137,54 @@ def _name_some(names: list[str]) -> str:
     words = ", ".join(names[:_NAMED])
     unnamed = len(names) - _NAMED
     return f"{words} and {unnamed} more" if unnamed > 0 else words
+
+
+def events_elsewhere(scenario: Scenario, problem: Problem) -> Iterator[str]:
+    """Yield a sentence per change of a machine on which no task stands."""
+    homes = set(problem.machine_of_task.values())
+    idle_machines = set(scenario.stated_cluster.names) - homes
+    for position, event in enumerate(scenario.events):
+        # A link has no name of a machine.
+        for name in (event.machine, event.cut, event.slow, event.pause):
+            if name in idle_machines:
+                yield (
+                    f"events[{position}]: no task stands on {name}: it changes nothing"
+                )
+
+
+def _idle_searches(scenario: Scenario) -> Iterator[str]:
+    """Yield keys of searches where a placement is by a rule that looks for none."""
+    sections = [scenario.placement, *(job.placement for job in scenario.jobs)]
+    for section in sections:
+        if section.policy != "etp":
+            keys = _set_keys(section, _OF_ETP)
+            yield from _idle("placement", keys, "policy: etp", section.policy)
+        if section.policy not in SEARCHES:
+            keys = _set_keys(section, _OF_SEARCHES)
+            names = " or ".join(sorted(SEARCHES))
+            yield from _idle("placement", keys, f"policy: {names}", section.policy)
+
+
+def _idle_emulation(emulation: EmulationSection) -> Iterator[str]:
+    """Yield keys of kernel NICs and of trials where a run has neither."""
+    if emulation.network != "kernel":
+        keys = _set_keys(emulation, _OF_KERNEL)
+        yield from _idle("emulation", keys, "network: kernel", emulation.network)
+    if emulation.time_scale != "auto":
+        keys = _set_keys(emulation, _OF_TRIALS)
+        scale = f"{emulation.time_scale:g}"
+        yield from _idle("emulation", keys, "time_scale: auto", scale)
+
+
+def _set_keys(section: Section, keys: Sequence[str]) -> list[str]:
+    """Return those of some keys that are not as by default."""
+    fields = type(section).model_fields
+    return [key for key in keys if getattr(section, key) != fields[key].default]
+
+
+def _idle(section: str, keys: Sequence[str], reader: str, found: str) -> Iterator[str]:
+    """Yield a sentence on keys of a section that are of what it does not state."""
+    if keys:
+        names = ", ".join(keys)
+        verb = "changes" if len(keys) == 1 else "change"
+        yield f"{section}: {names} {verb} nothing: of {reader}, found {found}"

@@ -181,7 +181,7 @@ class TrainingSection(JobSection):
     """Memory that rows or columns of features lie in. ``host``: a core collects them
     beside the GPU, at rate ``collect``; ``device``: the GPU, which does nothing else
     then, at ``collect_device``. By machine: ``{default: host, m0: device}``. Default is
-    ``device`` for p3, as in its paper, else ``host``."""
+    ``device`` for p3 and whole_graph, as in their papers, else ``host``."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
     rates: RatesSection | None = None

@@ -166,3 +166,66 @@ def test_prices_of_functions_and_machines_are_read() -> None:
     assert stated != first
     with_functions = text.replace(first, f"{first}\n{stated}")
     assert remarks_on(f"{with_functions}prices: {{request: 1 $}}\n") == []
+
+
+def test_keys_of_another_rule_network_or_scale_are_named() -> None:
+    def with_keys(keys: str) -> list[str]:
+        return remarks_on(f"{TEXT}{keys}\n")
+
+    assert with_keys("placement: {policy: etp, beta: 3, iterations: 9}") == []
+    assert with_keys("placement: {policy: best, iterations: 9}") == []
+    assert with_keys("placement: {beta: 3, tolerance: 0}") == [
+        "placement: beta, tolerance change nothing: of policy: etp, found best"
+    ]
+    assert with_keys("placement: {policy: ifs, iterations: 9}") == [
+        "placement: iterations changes nothing: of policy: best or etp, found ifs"
+    ]
+
+    assert with_keys("emulation: {network: kernel, sharing: tcp}") == []
+    assert with_keys("emulation: {time_scale: auto, trial_budget: 3 s}") == []
+    assert with_keys("emulation: {sharing: tcp, trial_budget: 3 s}") == [
+        "emulation: sharing changes nothing: of network: kernel, found userspace",
+        "emulation: trial_budget changes nothing: of time_scale: auto, found 1",
+    ]
+
+
+def test_a_job_of_lambdas_or_plans_names_its_idle_keys() -> None:
+    def of_lambdas(keys: str) -> list[str]:
+        return list(loads(LAMBDAS.replace("epochs: 2", keys)).job.idle_keys())
+
+    slow = "slow_lambdas: {share: 0.5, factor: 3}"
+    assert of_lambdas(f"epochs: 2\n  {slow}") == []
+    assert of_lambdas("epochs: 2\n  mode: async\n  first_epoch: free") == []
+    for keys in ("slow_lambdas: {share: 0.5}", "slow_lambdas: {factor: 3}"):
+        (remark,) = of_lambdas(f"epochs: 2\n  {keys}")
+        assert remark.startswith("job.slow_lambdas changes nothing")
+    (remark,) = of_lambdas("epochs: 2\n  dying_lambdas: {attempts: 2}")
+    assert remark.startswith("job.dying_lambdas changes nothing: write share")
+    (remark,) = of_lambdas("epochs: 2\n  first_epoch: free")
+    assert remark.endswith("it is of mode: async, found pipe")
+
+    servers = "  parameter_servers: [ps]\n  intervals: 2\n"
+    plan = LAMBDAS.replace("dorylus", "dgcl").replace(servers, "  plan: PLAN\n")
+    plan = plan.replace("hidden: 4", "hidden: 4, layers: 2")
+    for key in ("host: m0", "plan_eps: 1"):
+        job = loads(plan.replace("PLAN", f"peer_to_peer\n  {key}")).job
+        (remark,) = job.idle_keys()
+        assert remark.startswith(f"job.{key[:4]}")
+    job = loads(plan.replace("PLAN", "spst\n  plan_eps: 1")).job
+    assert list(job.idle_keys()) == []
+
+
+def test_an_event_of_a_machine_without_tasks_is_named() -> None:
+    def with_event(event: str) -> list[str]:
+        placed = "placement: {policy: explicit, tasks: {a: m0, b: m0}}"
+        return remarks_on(f"{TEXT}{placed}\nevents: [{{at: 1 s, {event}}}]\n")
+
+    for event in (
+        "pause: m1, for: 1 s",
+        "slow: m1, by: 2",
+        "cut: m1",
+        "machine: m1, nic: 1 B/s",
+    ):
+        (remark,) = with_event(event)
+        assert remark == "events[0]: no task stands on m1: it changes nothing"
+    assert with_event("pause: m0, for: 1 s") == []

@@ -58,6 +58,14 @@ from emu.systems.translation import (
 )
 from emu.systems.whole_graph_section import layer_time
 
+#: Keys of some plans alone -> these plans.
+_PLANS_OF: dict[str, tuple[str, ...]] = {
+    "host": ("swap",),
+    **dict.fromkeys(
+        ("plan_seed", "plan_eps", "plan_group", "plan_sweeps"),
+        ("spst", "best_of", "dgcl_r"),
+    ),
+}
 #: Kind of plan -> simulated seconds.
 Seconds: TypeAlias = dict[str, float]
 #: Those of a section in its context: a scenario is built several times.
@@ -93,6 +101,15 @@ class DgclJobSection(DgclKeys):
         if times.coordination and self.coordination != "central":
             problem = "found a time of gates, write coordination: central"
             yield ("job", "times", "coordination"), problem
+
+    @override
+    def idle_keys(self) -> Iterator[str]:
+        fields = type(self).model_fields
+        for key, kinds in _PLANS_OF.items():
+            is_set = getattr(self, key) != fields[key].default
+            if is_set and self.plan not in kinds:
+                words = " or ".join(kinds)
+                yield f"job.{key} changes nothing: it is of plan: {words}"
 
     def _plan_problems(self, cluster: ClusterSection) -> Problems:
         if self.plan == "swap":

@@ -36,7 +36,13 @@ from emu.systems import (
 )
 from emu.systems.dorylus.deaths import UnansweredLambda, epochs_of_edge
 from emu.systems.dorylus.job import dorylus_job
-from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
+from emu.systems.dorylus.sections import (
+    LAMBDA,
+    DorylusKeys,
+    DyingLambdasSection,
+    SlowLambdasSection,
+    TunerSection,
+)
 from emu.systems.dorylus.steps import LAMBDAS, THREADS
 from emu.systems.dorylus.volumes import (
     count_steps,
@@ -223,6 +229,20 @@ class DorylusJobSection(DorylusKeys):
                 "job.intervals"
             )
             yield ("job", "parameter_servers"), problem
+
+    @override
+    def idle_keys(self) -> Iterator[str]:
+        slow = self.slow_lambdas
+        if slow != SlowLambdasSection() and (not slow.share or slow.factor == 1):
+            yield "job.slow_lambdas changes nothing: write share and factor, 10 % and 3"
+        dying = self.dying_lambdas
+        if dying != DyingLambdasSection() and not dying.share:
+            yield "job.dying_lambdas changes nothing: write share, 10 % say"
+        if self.first_epoch == "free" and self.mode != "async":
+            yield (
+                "job.first_epoch: free changes nothing: it is of mode: async, "
+                f"found {self.mode}"
+            )
 
     def _backend_problems(self, cluster: ClusterSection) -> Problems:
         # Machines that are stated keep their own latency, so that the key would do
