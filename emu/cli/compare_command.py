@@ -75,7 +75,7 @@ def compare(
     within: int = option(
         "EPOCHS", "With --to: passes over the training set.", WITHIN, min=HELD
     ),
-    write: Path | None = option("DIR", "Write each row as a scenario."),
+    write: Path | None = option("DIR", "Write each row as a scenario.", is_eager=True),
     json_target: JsonTarget = None,
     form: As = None,
     out: Path | None = option(
@@ -138,7 +138,7 @@ def compare(
     elif compared is Compared.SYSTEMS:
         scenario = emu.load(what[0], overrides or [])
         rows = split_words(systems)
-        form = form_of(form, out, to)
+        form = form_of(form, out, to, write)
         results = compare_rows(
             scenario,
             rows,
@@ -260,6 +260,8 @@ def _compare_runs(
     from emu.interchange.recognise import COMPARE  # noqa: PLC0415 - seldom used
 
     _check_apart(paths)
+    if out is not None:
+        check_writable(out)
     for path in paths:
         if not path.is_dir():
             check_command(path, COMPARE)
@@ -309,7 +311,9 @@ def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     return first, second
 
 
-def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
+def form_of(
+    form: Form | None, out: Path | None, to: str, write: Path | None = None
+) -> Form | None:
     """Return the form of what is written, by the file where it is not stated.
 
     Raises ScenarioError when there is no such form, or the other options lack its
@@ -324,7 +328,7 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
         raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
 
     if out is not None:
-        check_writable(out)
+        check_writable(out, write)
     if form in OF_FIGURES and not to:
         problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
         raise ScenarioError(problem, file=f"--as {form}")

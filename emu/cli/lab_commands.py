@@ -49,7 +49,9 @@ def lab(
     ),
     overrides: Overrides = None,
     *,
-    runs: Path = option("DIR", "Where the run directory goes.", Path("runs")),
+    runs: Path = option(
+        "DIR", "Where the run directory goes.", Path("runs"), is_eager=True
+    ),
     shell: str = option("MACHINE", "Open a shell there instead.", ""),
     pcap: bool = option("--pcap", "Write traffic.pcap: all headers, for Wireshark."),
     repeat: str = option("N|auto", "Run so often; say what a further lab does.", "1"),

@@ -17,7 +17,7 @@ from emu.host.files import check_writable, write_atomic
 from emu.units import DURATION, Quantity
 
 
-def _target(target: str | None) -> str | None:
+def _target(context: typer.Context, target: str | None) -> str | None:
     """Return the target of ``--json``; ``-`` for what standard output goes to."""
     try:
         # /dev/stdout, say, is standard output too: written as a file it would be
@@ -29,7 +29,9 @@ def _target(target: str | None) -> str | None:
         pass
     # What takes minutes would be lost at the end for a folder that is not there.
     if target not in (None, "", "-"):
-        check_writable(Path(target))
+        # Both are eager where a command makes their folder: known here in any order.
+        made = context.params.get("write") or context.params.get("runs")
+        check_writable(Path(target), made)
     return target
 
 

@@ -93,7 +93,10 @@ Allowed = Annotated[
     ),
 ]
 Runs = Annotated[
-    Path, option("--runs DIR", "Directory that takes the run directories.", ...)
+    Path,
+    option(
+        "--runs DIR", "Directory that takes the run directories.", ..., is_eager=True
+    ),
 ]
 Force = Annotated[
     bool,

@@ -52,7 +52,9 @@ def virtual(
     algorithm: str = option(
         "NAME", "NCCL's messages for groups of nccl: ring, tree, or tree,ring.", ""
     ),
-    runs: Path = option("DIR", "Where the run directory goes.", Path("runs")),
+    runs: Path = option(
+        "DIR", "Where the run directory goes.", Path("runs"), is_eager=True
+    ),
     json_target: JsonTarget = None,
 ) -> None:
     """Run programs of torch.distributed in virtual time.

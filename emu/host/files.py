@@ -60,8 +60,16 @@ class _GivenUp(Exception):
     """Leaves `whole_file` without a file."""
 
 
-def check_writable(path: Path) -> None:
-    """Begin a file and give it up, before long work for it; raises as `whole_file`."""
+def check_writable(path: Path, made: Path | None = None) -> None:
+    """Begin a file and give it up, before long work for it; raises as `whole_file`.
+
+    A folder that is ``made`` before the file, with those above it, may still be absent.
+    """
+    folder = path.absolute().parent
+    if made is not None and made.absolute().is_relative_to(folder):
+        is_there = os.path.lexists(folder)
+        if not is_there:
+            return
     if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
         raise DataError("cannot be written: this is a folder", path=path)
     with contextlib.suppress(_GivenUp), whole_file(path) as partial:

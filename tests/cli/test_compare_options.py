@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,46 @@ def test_a_table_of_defaults_states_no_option(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     result = CliRunner().invoke(app, ["compare", "golden", "--json", str(out)])
     assert result.exit_code == 0, result.output
+
+
+def test_a_file_in_the_folder_that_is_written_is_no_file_without_a_folder(
+    tmp_path: Path,
+) -> None:
+    """``--json`` is checked before the folder of ``--write`` is made, in any order."""
+    row = ["compare", "golden", "--policies", "oes", "--write", str(tmp_path / "a/b")]
+    for place in ("a/b/found.json", "a/found.json"):
+        target = ["--json", str(tmp_path / place)]
+        assert CliRunner().invoke(app, [*row[:2], *target, *row[2:]]).exit_code == 0
+        assert (tmp_path / place).is_file()
+        shutil.rmtree(tmp_path / "a")
+
+    for place in ("a/b/c/found.json", "c/found.json"):
+        refused = CliRunner().invoke(app, [*row, "--json", str(tmp_path / place)])
+        assert refused.exit_code == 3
+        assert not (tmp_path / "a").exists()
+
+
+def test_a_picture_of_runs_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    runs = [tmp_path / name for name in ("a", "b")]
+    for run in runs:
+        run.mkdir()
+    picture = str(tmp_path / "none/x.svg")
+    refused = CliRunner().invoke(app, ["compare", *map(str, runs), "--out", picture])
+
+    assert refused.exit_code == 3
+    assert f"{picture}: cannot be written" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "lab", "virtual"])
+def test_a_file_among_the_runs_is_written_where_the_first_run_makes_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options, place in (([], "runs"), (["--runs", "own/runs"], "own/runs")):
+        words = [command, "none.yaml", "--json", f"{place}/x.json", *options]
+        assert "none.yaml: " in CliRunner().invoke(app, words).stderr
+
+    nowhere = CliRunner().invoke(app, [command, "none.yaml", "--json", "else/x.json"])
+    assert "else/x.json: cannot be written" in nowhere.stderr
