@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -119,8 +119,10 @@ def profile_from_trace(
         problem = f"no task of kind {unknown[0]!r}, known: {names}"
         raise ScenarioError(problem, file="--range")
 
-    occurrences, processes = _occurrences(trace)
+    occurrences, processes, halves = _occurrences(trace)
     watch(occurrences)
+    wanted = [name for kind in kinds for name in ranges.get(kind, (kind,))]
+    _check_halves(wanted, halves, trace)
     try:
         seconds = _seconds_by_kind(occurrences, kinds, ranges)
     except KeyError as error:
@@ -176,10 +178,14 @@ def _seconds_by_kind(
 
 
 @confine
-def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
+def _occurrences(
+    trace: Path,
+) -> tuple[dict[str, Floats], dict[str, int], set[str]]:
     """Return the seconds of every occurrence of each range, and its processes.
 
-    One within another of its name and thread is a part of that, and no occurrence.
+    One within another of its name and thread is a part of that, and no occurrence. The
+    last are names of ranges that begin and end by two events, which have no row.
+
     Ranges that the program named itself come first, then those of torch, by their time;
     occurrences stand in their order.
     """
@@ -191,7 +197,7 @@ def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
             if events is None:
                 problem = "is no trace of torch.profiler: it has no traceEvents"
                 raise DataError(problem, path=trace)
-        spans, process_ids = _read_spans(events, trace)
+        spans, process_ids, halves = _read_spans(events)
 
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     last = len(rank)
@@ -207,7 +213,7 @@ def _occurrences(trace: Path) -> tuple[dict[str, Floats], dict[str, int]]:
         processes[name] = len(process_ids[name, category])
         order[name] = (category not in rank, -row.sum())
     names = sorted(rows, key=order.__getitem__)
-    return {name: rows[name] for name in names}, processes
+    return {name: rows[name] for name in names}, processes, halves
 
 
 def _list_seconds(spans: Iterable[tuple[float, float, str]]) -> list[float]:
@@ -232,23 +238,21 @@ def _list_seconds(spans: Iterable[tuple[float, float, str]]) -> list[float]:
 
 
 def _read_spans(
-    events: Iterable[dict[str, Any]], trace: Path
-) -> tuple[Spans, Processes]:
+    events: Iterable[dict[str, Any]],
+) -> tuple[Spans, Processes, set[str]]:
     """Return start and seconds of every range by name and category, and who had it.
 
-    Raises DataError where a range is two events, and ValueError for impossible times.
+    The last are names of ranges that begin by an event of their own. Raises ValueError
+    for impossible times.
     """
     spans: Spans = defaultdict(list)
     process_ids: Processes = defaultdict(set)
+    halves = set()
     for event in events:
         phase = event.get("ph")
         if phase == "B":
-            name = printable(str(event.get("name")), 40)
-            problem = (
-                f"begins and ends {name!r} by two events, B and E: write one of phase "
-                "X with its dur"
-            )
-            raise DataError(problem, path=trace)
+            half = str(event.get("name"))
+            halves.add(half)
         # Of the others complete events alone have a duration, in microseconds.
         if phase != "X":
             continue
@@ -265,14 +269,28 @@ def _read_spans(
         spans[name, category].append((start, seconds, thread))
         process = str(event.get("pid"))
         process_ids[name, category].add(process)
-    return spans, process_ids
+    return spans, process_ids, halves
+
+
+def _check_halves(names: Iterable[str], halves: Collection[str], trace: Path) -> None:
+    """Raise DataError where a range begins and ends by two events."""
+    for name in names:
+        if name in halves:
+            shown_name = printable(name, 40)
+            problem = (
+                f"begins and ends {shown_name!r} by two events, B and E: write one of "
+                "phase X with its dur"
+            )
+            raise DataError(problem, path=trace)
 
 
 def _check_processes(name: str, count: int, trace: Path) -> None:
-    """Raise DataError where a range was recorded by several processes."""
+    """Raise DataError where a range was recorded by several processes or GPUs."""
     # One after the other they would be iterations of one task.
     if count > 1:
-        problem = f"has the range {name!r} of {count} processes: write a trace of one"
+        problem = (
+            f"has the range {name!r} of {count} processes or GPUs: write a trace of one"
+        )
         raise DataError(problem, path=trace)
 
 

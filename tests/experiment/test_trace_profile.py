@@ -95,12 +95,17 @@ def test_volumes_are_those_of_the_samples_and_the_profile_is_usable(
         (
             [{**event("worker", 9 * pid, 1), "pid": pid} for pid in (1, 2)],
             {},
-            "has the range 'worker' of 2 processes: write a trace of one",
+            "has the range 'worker' of 2 processes or GPUs: write a trace of one",
         ),
         (
             [event("worker", 0, 1), {"ph": "B", "name": "sampler", "ts": 3}],
             {},
             "begins and ends 'sampler' by two events, B and E: write one of phase X",
+        ),
+        (
+            [event("worker", 0, 1), {"ph": "B", "name": "train", "ts": 3}],
+            {"worker": ["worker", "train"]},
+            "begins and ends 'train' by two events, B and E",
         ),
     ],
 )
@@ -109,6 +114,16 @@ def test_a_trace_without_the_ranges_says_which_there_are(
 ) -> None:
     with pytest.raises(DataError, match=problem):
         profile_from_trace(tiny(), traced(tmp_path / "t.json", events), ranges)
+
+
+def test_a_range_of_two_events_that_no_kind_is_made_of_is_let_be(
+    tmp_path: Path,
+) -> None:
+    halves = [{"ph": phase, "name": "io", "ts": 3, "tid": 2} for phase in "BE"]
+    trace = traced(tmp_path / "t.json", [event("worker", 0, 50), *halves])
+    profile = profile_from_trace(tiny(), trace, {})
+
+    assert set(profile.tasks["w0"]) == {50e-6}
 
 
 def test_json_that_is_no_trace_says_so(tmp_path: Path) -> None:
