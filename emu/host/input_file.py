@@ -223,7 +223,7 @@ class _BoundedGzip(gzip.GzipFile):
         self._left -= len(data)
         if self._left < 0:
             problem = f"has {self._packed} bytes and unpacks to a hundred times that"
-            raise DataError(problem, path=self._path)
+            raise DataError(f"{problem}: unpack it first", path=self._path)
         return data
 
 

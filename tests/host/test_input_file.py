@@ -97,7 +97,9 @@ def test_a_packed_text_unpacks_to_what_is_always_allowed_and_no_more(
         path.write_bytes(gzip.compress(bytes(ALWAYS_ALLOWED + more), 1))
         size = path.stat().st_size
         assert 100 * size < ALWAYS_ALLOWED
-        problem = f"has {size} bytes and unpacks to a hundred times that"
+        problem = (
+            f"has {size} bytes and unpacks to a hundred times that: unpack it first"
+        )
         for read_all in READERS:
             with open_gzip(path) as stream:
                 if not more:
