@@ -110,18 +110,23 @@ class Sample:
     path: Path
     head: bytes
     """First bytes, unpacked where the file is packed by gzip."""
+    is_whole: bool = False
+    """True where these are all bytes of the file."""
 
     @cached_property
     def text(self) -> str:
         """The beginning as text, without colours; what is no letter is replaced.
 
-        UTF-8, or UTF-16 where the first bytes say so.
+        UTF-8, or UTF-16 where the first bytes say so. A line that does not end is one
+        that was cut off: the last of a file ends.
         """
         marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         is_wide = self.head.startswith(marks)
         encoding = "utf-16" if is_wide else "utf-8"
         text = self.head.decode(encoding, "replace")
         text = text.removeprefix("\ufeff")
+        if self.is_whole and not text.endswith("\n"):
+            text += "\n"
         return _ANSI.sub("", text)
 
     @cached_property
@@ -163,9 +168,11 @@ def read_sample(path: Path) -> Sample:
     except OSError as error:
         problem = error.strerror or "cannot be read"
         raise DataError(problem, path=path) from error
+    is_whole = len(head) < _HEAD
     if head.startswith(GZIP):
-        head = _unpack(head)
-    return Sample(path, head)
+        head, is_end = _unpack(head)
+        is_whole = is_whole and is_end
+    return Sample(path, head, is_whole)
 
 
 def recognise(path: Path, formats: Iterable[Format]) -> Format | None:
@@ -200,15 +207,20 @@ def fill_in(words: str, path: Path) -> str:
     return words.replace("FILE", str(path)).replace("FOLDER", str(folder))
 
 
-def _unpack(head: bytes) -> bytes:
-    """Return what the beginning of a gzip file holds; of a damaged one nothing."""
+def _unpack(head: bytes) -> tuple[bytes, bool]:
+    """Return what the beginning of a gzip file holds, and whether that is all of it.
+
+    Of a damaged one that is nothing.
+    """
     gzip_bits = zlib.MAX_WBITS | 16
     unpacker = zlib.decompressobj(wbits=gzip_bits)
     try:
         # Ten bytes may unpack to gigabytes: no more than a beginning is made.
-        return unpacker.decompress(head, _HEAD)
+        unpacked = unpacker.decompress(head, _HEAD)
     except zlib.error:
-        return b""
+        return b"", False
+    # Packed piece by piece, a file goes on behind the end of the first.
+    return unpacked, unpacker.eof and not unpacker.unused_data
 
 
 def _json_keys(text: str) -> Iterator[tuple[str, int]]:

@@ -192,6 +192,8 @@ BLOCKS = [
     ("#nodes:4\n0 1\n1 2\n#half\n2 3", None),
     ("#nodes:4\n0 1\n1 2\n# 3\n2 3\n", True),
     ("#nodes:4\n0 1\n1 2\n#half\n2 3.0\n", True),
+    ("#a\n1 2\n#b\n3 0.5", True),
+    ("# a\n1 2\n# b\n3", True),
 ]
 
 
@@ -211,6 +213,18 @@ def test_what_lgl_is_said_to_be_is_how_it_is_read(
     else:
         assert (format_name == "LGL") == is_blocks
         assert (find_layout(path, TableOptions()) == "blocks") == is_blocks
+
+
+def test_a_row_that_the_sample_cuts_is_no_row_of_another_form(tmp_path: Path) -> None:
+    """The end of a packed piece is none of the file."""
+    begin = b"#nodes:4\n0 1\n#half\n"
+    pieces = [b"2", b" 3\n"]
+    packed_pieces = map(gzip.compress, [begin + pieces[0], pieces[1]])
+    contents = (begin + 70_000 * b"1 2\n", b"".join(packed_pieces))
+    for number, content in enumerate(contents):
+        path = tmp_path / f"{number}.txt"
+        path.write_bytes(content)
+        assert describe(path)["format"] == "LGL, or edges below comments"
 
 
 TRIANGLE = [("a", "b"), ("b", "c"), ("c", "a")]
