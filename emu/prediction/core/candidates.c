@@ -312,6 +312,31 @@ double lower_bound(const Candidates *c, const int64_t *machine_of)
     return bound_within(c, machine_of, &w);
 }
 
+/* Return a cost that no schedule beats wherever the tasks on machine -1 stand, seconds.
+ *
+ * The bytes between the others take their time at every port; what comes before and
+ * after them may be of flows that nobody knows yet. */
+double settled_bound(const Candidates *c, const int64_t *machine_of)
+{
+    Work w = work_of(c);
+    const JobArrays *a = c->arrays;
+    memset(w.bounds, 0, sizeof(double) * (size_t)a->ports);
+    for (int64_t edge = 0; edge < a->edges; edge++) {
+        int64_t source = machine_of[a->source[edge]];
+        int64_t destination = machine_of[a->destination[edge]], first, end;
+        double bytes = c->transfers.sent[edge];
+        if (bytes <= 0.0 || source < 0 || destination < 0)
+            continue;
+        route_between(&a->routes, source, destination, &first, &end);
+        for (int64_t i = first; i < end; i++) {
+            int64_t port = port_at(&a->routes, i, source, destination);
+            w.bounds[port] += bytes / c->transfers.capacity[port];
+        }
+    }
+    double makespan = most_of(w.bounds, a->ports);
+    return least_weight(&c->costs) * (makespan - latest_release(&c->costs));
+}
+
 double estimate(const Candidates *c, const int64_t *machine_of)
 {
     Work w = work_of(c);

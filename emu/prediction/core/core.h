@@ -772,6 +772,7 @@ int64_t extend(const int64_t *states, int64_t count, const int64_t *options,
 int64_t room_of_candidates(const Candidates *c);
 double excess(const Candidates *c, const double *used);
 double lower_bound(const Candidates *c, const int64_t *machine_of);
+double settled_bound(const Candidates *c, const int64_t *machine_of);
 double estimate(const Candidates *c, const int64_t *machine_of);
 double placement_cost(const Candidates *c, const int64_t *machine_of, double limit);
 void canonicalise(const Symmetry *s, int64_t *machines);

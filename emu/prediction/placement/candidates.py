@@ -64,6 +64,7 @@ class JobsCost:
 
 
 NORM = 16  # of `estimate`
+_ROUNDING = 1e-9  # relative; a bound exceeds a limit by more to reject anything
 
 
 class Candidates:
@@ -215,6 +216,23 @@ def lower_bound(candidates: Candidates, machine_of: Ints) -> float:
     """
     machines = _pointer(candidates, machine_of)
     return float(lib.lower_bound(candidates.core, machines))
+
+
+def cannot_beat(candidates: Candidates, machines: Ints, limit: float) -> bool:
+    """Return True where no placement costs ``limit`` seconds or less.
+
+    Of all that have units on ``machines``, and those on -1 anywhere. A simulation of
+    them is never as short: ports need longer for the bytes between the other tasks.
+
+    Raises ValueError when ``machines`` does not fit the space.
+    """
+    space = candidates.space
+    has_one_each = machines.shape == (len(space.units),)
+    if not has_one_each or (machines >= len(space.free)).any():
+        raise ValueError("a machine of every unit is wanted, or -1")
+    machine_of = space.expand(machines)
+    bound = lib.settled_bound(candidates.core, pointer(machine_of))
+    return bool(bound > limit * (1.0 + _ROUNDING))
 
 
 def estimate(candidates: Candidates, machine_of: Ints) -> float:

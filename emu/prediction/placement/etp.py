@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -61,6 +61,10 @@ def new_chain(machines: Ints, cost: float, remembered: int) -> Record:
 UNIT = 0.0025
 REMEMBERED = 50_000  # placements: 5 MB for 20 tasks
 STRIDE = 500  # proposals between two calls of ``progress``: 10 to 60 ms
+#: Called with the machine of every unit, -1 of those that proposals to come may move,
+#: and with the best placement so far. True ends the walk.
+Hopeless: TypeAlias = Callable[[Ints, Ints], bool]
+LOOKS = 20  # calls of it in a walk, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +116,7 @@ def search_etp(
     seed: int = 0,
     options: EtpOptions | None = None,
     progress: Progress | None = None,
+    hopeless: Hopeless | None = None,
 ) -> PlacementResult:
     """Return the best feasible placement that the paper's random walk meets.
 
@@ -126,6 +131,9 @@ def search_etp(
         Times and volumes to draw the simulated iterations from.
     progress
         Called with proposals so far, proposals in all, and the best makespan.
+    hopeless
+        Ends the walk where it returns True; without a simulation before the first
+        proposal.
 
     Raises
     ------
@@ -140,26 +148,25 @@ def search_etp(
     """
     options = options or EtpOptions()
     rng = walk_generator(seed)
-    draws = common_draws(profile, seed, options.iterations)
+    run = common_draws(profile, seed, options.iterations)
     short = replace(job, iterations=options.iterations)
     space = Space(short, cluster)
-    arrays = Candidates(space, draws, options.policy, options.cost)
+    arrays = Candidates(space, run, options.policy, options.cost)
     order = rng.permutation(len(space.free))
     machines = fill(space, order.tolist())
     if machines is None:
         raise infeasibility(space)
+    # Which task, which machine, acceptance of every proposal.
+    draws = rng.random((options.transfers, 3))
+    if hopeless is not None and hopeless(_settled(machines, draws), machines):
+        return PlacementResult(space.placement(machines), "etp")
 
-    memory = 0
-    # What is remembered is not simulated again, which `simulate_all` asks for.
-    if not options.simulate_all:
-        memory = min(options.transfers, REMEMBERED)
-    first_cost = units_cost(arrays, machines)
-    if first_cost == np.inf:
-        raise InfeasiblePlacement("tasks of the first placement wait for slots forever")
-    chain = new_chain(machines, first_cost, memory)
+    chain = _begin(arrays, machines, options)
+    first_cost = float(chain.cost[0])
 
     # Nothing is better than 0 s, of which no unit of cost is a part.
-    steps_left = options.transfers if first_cost > 0 else 0
+    if first_cost <= 0:
+        draws = draws[:0]
     unit = options.beta_unit or first_cost * UNIT or 1.0
     rules = structure(
         "Rules",
@@ -167,7 +174,7 @@ def search_etp(
         mu=options.mu,
         simulate_all=options.simulate_all,
     )
-    best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
+    best = _walk_in_strides(arrays, rules, chain, draws, progress, hopeless)
 
     return PlacementResult(
         placement=space.placement(chain.best_machines),
@@ -183,6 +190,18 @@ def search_etp(
     )
 
 
+def _begin(arrays: Candidates, machines: Ints, options: EtpOptions) -> Record:
+    """Return a chain at the first placement; raise InfeasiblePlacement if it hangs."""
+    memory = 0
+    # What is remembered is not simulated again, which `simulate_all` asks for.
+    if not options.simulate_all:
+        memory = min(options.transfers, REMEMBERED)
+    first_cost = units_cost(arrays, machines)
+    if first_cost == np.inf:
+        raise InfeasiblePlacement("tasks of the first placement wait for slots forever")
+    return new_chain(machines, first_cost, memory)
+
+
 def _improvements(best: Floats, first_cost: float) -> Iterator[tuple[int, float]]:
     """Yield the proposals that were better than all before, and their makespans.
 
@@ -194,34 +213,48 @@ def _improvements(best: Floats, first_cost: float) -> Iterator[tuple[int, float]
         yield step + 1, float(best[step])
 
 
+def _settled(machines: Ints, draws: Floats) -> Ints:
+    """Return the machines of units, -1 of those that some proposals may move."""
+    moved_units = draws[:, 0] * machines.size
+    settled = machines.copy()
+    settled[moved_units.astype(np.int64)] = -1
+    return settled
+
+
 def _walk_in_strides(
     arrays: Candidates,
     rules: Any,
     chain: Record,
-    rng: np.random.Generator,
-    transfers: int,
+    draws: Floats,
     progress: Progress | None,
+    hopeless: Hopeless | None,
 ) -> Floats:
-    """Return the best makespan after every proposal."""
+    """Return the best makespan after every proposal that was made."""
+    transfers = len(draws)
     best = np.full(transfers, chain.cost[0])
     if not len(arrays.space.units):  # nothing can move
         return best
 
-    for first in range(0, transfers, STRIDE):
-        end = min(first + STRIDE, transfers)
-        steps = end - first
-        # Which task, which machine, acceptance of every proposal.
-        draws = rng.random((steps, 3))
+    stride = STRIDE
+    if hopeless is not None:
+        stride = min(max(transfers // LOOKS, 1), STRIDE)
+    for first in range(0, transfers, stride):
+        end = min(first + stride, transfers)
+        draws_now = draws[first:end]
         best_now = best[first:end]
         lib.walk(
             arrays.core,
             rules,
             chain.core,
-            pointer(draws),
-            steps,
+            pointer(draws_now),
+            len(draws_now),
             pointer(best_now),
         )
         arrays.job.check()
+        if hopeless is not None:
+            settled = _settled(chain.machines, draws[end:])
+            if hopeless(settled, chain.best_machines):
+                return best[:end]
         if progress is not None:
             best_so_far = float(chain.cost[1])
             progress(end, transfers, best_so_far)

@@ -35,6 +35,8 @@ class Search:
     seed: int
     options: EtpOptions | SearchOptions
     known: tuple[Placement, ...] = ()
+    limit: float = np.inf
+    """Seconds beyond which it may end early."""
 
     def result(self, make: Callable[[], PlacementResult]) -> PlacementResult:
         """Return what ``make`` found of an equal search, or finds now.
@@ -61,7 +63,7 @@ class Search:
     @property
     def terms(self) -> tuple[object, ...]:
         """Parts that are compared first: that takes no time."""
-        return self.name, self.seed, self.options, self.known
+        return self.name, self.seed, self.options, self.known, self.limit
 
     def equals(self, search: Search) -> bool:
         """Return True where the other search leads to the same result."""

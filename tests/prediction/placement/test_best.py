@@ -18,8 +18,14 @@ from emu.prediction.placement import (
     best_placement,
     place,
 )
-from emu.prediction.placement.candidates import Candidates, JobsCost, placement_cost
+from emu.prediction.placement.candidates import (
+    Candidates,
+    JobsCost,
+    cannot_beat,
+    placement_cost,
+)
 from emu.prediction.placement.place import repeat_profile
+from emu.prediction.placement.space import Space
 from emu.prediction.simulation import makespan
 from emu.problem import (
     CapacityChange,
@@ -39,6 +45,7 @@ from emu.problem.links import NO_ROUTE
 from emu.problem.placement import slot_teams
 from tests.prediction.placement.placement_cases import (
     feasible_placements,
+    paper_testbed,
     random_setting,
     realization,
 )
@@ -255,6 +262,48 @@ def test_of_finalists_that_take_as_long_the_first_stays(
     assert module._best_of(first, 2.0, rivals, None) == first
 
 
+@pytest.mark.parametrize("is_poor", [False, True])
+def test_a_walk_that_cannot_win_ends_early_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_poor: bool,
+) -> None:
+    """Drawn bytes on the paper's testbed, where some units move once or never.
+
+    Beside a poor search the walk wins, and more than with its first placement.
+    """
+    module = sys.modules[affordable.__module__]
+    looks: list[bool] = []
+
+    def noted(*looked_at: Any) -> bool:
+        found = cannot_beat(*looked_at)
+        looks.append(found)
+        return found
+
+    def search_poorly(
+        job: Job, cluster: Cluster, run: Realization, seed: int, *_more: Any
+    ) -> PlacementResult:
+        found = place("random", job, cluster, seed=seed)
+        judge = Candidates(Space(job, cluster), run, "oes")
+        machines = np.array(found.placement.machine_of)
+        return replace(found, makespan=placement_cost(judge, machines, np.inf))
+
+    job, cluster = paper_testbed()
+    job = replace(job, iterations=4)
+    for seed in range(16):
+        drawn = realization(job, np.random.default_rng(seed))
+        run = Realization(drawn.times, drawn.volumes * 10.0 ** (6 + seed % 4))
+        options: dict[str, Any] = {"seed": seed, "transfers": 2 + 2 * seed}
+        if is_poor:
+            monkeypatch.setattr(module, "_search_run", search_poorly)
+        monkeypatch.setattr(module, "cannot_beat", noted)
+        early = best_placement(job, cluster, run, **options)
+        monkeypatch.setattr(module, "_may_hang", lambda *_: True)  # walks to the end
+        assert best_placement(job, cluster, run, **options) == early
+        monkeypatch.undo()
+    assert {*looks} == {False} if is_poor else {False, True}
+
+
 def test_a_better_finalist_has_the_makespan_of_its_candidate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -375,7 +424,7 @@ def test_a_cost_of_jobs_reaches_every_search_and_every_judge(
         costs.append(cost)
         return Candidates(space, run, rates, cost)
 
-    def search(job: Job, cluster: Cluster, *more: Any) -> Any:
+    def search(job: Job, cluster: Cluster, *more: Any, **_named: Any) -> Any:
         *_, walk = more
         costs.append(walk.cost)
         return place("random", job, cluster)

@@ -11,6 +11,7 @@ from hypothesis import given
 from emu.prediction.placement.candidates import (
     NORM,
     Candidates,
+    cannot_beat,
     estimate,
     lower_bound,
     placement_cost,
@@ -254,3 +255,28 @@ def test_a_job_that_takes_no_time_is_estimated_so() -> None:
     _, c = compiled_search(job, cluster, Realization(run.times * 0, run.volumes * 0))
 
     assert estimate(c, np.zeros(2, dtype=np.int64)) == 0.0
+
+
+def test_what_cannot_beat_a_limit_takes_longer_wherever_the_others_stand() -> None:
+    """Units are taken off; no placement of the others beats what is ruled out."""
+    rng = np.random.default_rng(8)
+    ruled_out = 0
+    for job, cluster, run in drawn_jobs(12, seed=8):
+        space, candidates = compiled_search(job, cluster, run)
+        if not space.units:
+            continue
+        for _ in range(8):
+            machines = rng.integers(0, len(cluster.machines), len(space.units))
+            cost = placement_cost(candidates, space.expand(machines), np.inf)
+            assert not cannot_beat(candidates, machines, cost)
+            with pytest.raises(ValueError, match="every unit"):
+                cannot_beat(candidates, machines[1:], cost)
+
+            settled = np.where(rng.random(machines.size) < 0.4, -1, machines)
+            limit = cost * rng.uniform(0.1, 1.0)
+            if cannot_beat(candidates, settled, limit):
+                ruled_out += 1
+                others = rng.integers(0, len(cluster.machines), len(space.units))
+                moved = np.where(settled < 0, others, machines)
+                assert placement_cost(candidates, space.expand(moved), np.inf) > limit
+    assert ruled_out > 10

@@ -14,6 +14,7 @@ from emu.prediction.placement import PlacementResult
 from emu.prediction.placement.candidates import JobsCost, common_draws
 from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
 from emu.prediction.placement.packing import sum_edge_bytes
+from emu.prediction.placement.space import Space
 from emu.prediction.simulation import makespan
 from emu.problem import (
     Cluster,
@@ -330,3 +331,30 @@ def test_options_at_the_ends_of_their_ranges() -> None:
             EtpOptions(**refused)
     allowed = EtpOptions(transfers=0, iterations=1, mu=0.0, beta_unit=1e-9)
     assert allowed.transfers == 0
+
+
+def test_a_walk_ends_among_what_each_of_its_looks_left_open() -> None:
+    """Units that no proposal to come may move stand in the end where they stood."""
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+    space = Space(job, cluster)
+    settled_units = 0
+    for seed in range(6):
+        options = EtpOptions(transfers=8 * (seed + 1), iterations=2)
+        looks: list[Any] = []
+
+        def noted(settled: Any, best: Any, looks: list[Any] = looks) -> bool:
+            looks.append((settled.copy(), best.copy()))
+            return False
+
+        walk = search_etp(
+            job, cluster, profile, seed=seed, options=options, hopeless=noted
+        )
+        assert walk == search_etp(job, cluster, profile, seed=seed, options=options)
+        found = space.machines(walk.placement)
+        for settled, best in looks:
+            is_settled = settled >= 0
+            settled_units += int(is_settled.sum())
+            stands = np.array_equal(found[is_settled], settled[is_settled])
+            assert stands or np.array_equal(found, best)
+    assert settled_units > 20
