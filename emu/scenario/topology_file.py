@@ -59,9 +59,9 @@ def _check_answers(reader: str, answers: Data) -> None:
     open_keys = _OPEN.get(reader, ())
     for key in answers:
         if key not in open_keys:
-            raise DataError(f"says itself what {key} answers: remove {key}")
-    # Within one box nothing goes over a NIC.
-    if reader == "gpu_matrix" and "nic" in answers and answers.get("boxes", 1) == 1:
+            raise DataError(f"takes no {key} here: state it in the file")
+    # Within one box nothing goes over a NIC. Who states one compares it with several.
+    if reader == "gpu_matrix" and "nic" in answers and "boxes" not in answers:
         raise DataError("is of one box, which nic joins to others: write boxes: 2")
 
 
@@ -70,7 +70,8 @@ def read_mapping(path: Path) -> Any:
 
     Raises DataError when it is neither, or too long.
     """
-    if path.suffix == ".json":
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".json"):
         return read_json(path, unique_keys=True)
     with one_error(path):
         # Aliases are read as one object each, however often they stand somewhere.

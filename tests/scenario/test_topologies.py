@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from emu.errors import ScenarioError
 from emu.problem import Cluster
 from emu.scenario.scenario_file import load, loads
+from emu.scenario.topology_file import read_mapping
 from tests.interchange.platforms import BACKBONE
 from tests.interchange.test_boxes import matrix
 
@@ -174,11 +177,16 @@ def test_answers_on_a_file_are_counts_and_rates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "answer", "words"),
     [
-        ("own.yaml", "machines: [{nic: 1 B/s}]", "nic: 5 GB/s", "what nic answers: re"),
-        ("p.xml", BACKBONE, "boxes: 2", "says itself what boxes answers: remove boxes"),
-        ("t.conf", "SwitchName=s Nodes=a,b", "boxes: 2", "itself what boxes answers"),
+        (
+            "own.yaml",
+            "machines: [{nic: 1 B/s}]",
+            "nic: 5 GB/s",
+            "takes no nic here: st",
+        ),
+        ("p.xml", BACKBONE, "boxes: 2", "takes no boxes here: state it in the"),
+        ("t.conf", "SwitchName=s Nodes=a,b", "boxes: 2", "takes no boxes here"),
         ("m.txt", matrix(2, "NV4"), "nic: 5 GB/s", "is of one box, which nic joins"),
-        ("m.txt", matrix(2, "NV4"), "uplink: 5 GB/s", "itself what uplink answers"),
+        ("m.txt", matrix(2, "NV4"), "uplink: 5 GB/s", "takes no uplink here"),
         ("m.txt", matrix(2, "NV4", above="V100 H100"), "boxes: 1", "V100 and H100 bes"),
     ],
 )
@@ -190,3 +198,23 @@ def test_an_answer_that_a_file_does_not_ask_for_is_refused(
     path.write_text(text)
     with pytest.raises(ScenarioError, match=words):
         loads(TEXT.format(f"{{file: {path}, {answer}}}"))
+
+
+def test_a_nic_stays_where_one_box_is_compared_with_several(tmp_path: Path) -> None:
+    path = tmp_path / "m.txt"
+    path.write_text(matrix(2, "NV4"))
+    counts = []
+    for boxes in (1, 2, 4):
+        answers = f"{{file: {path}, boxes: {boxes}, nic: 100 Gbit/s}}"
+        cluster = loads(TEXT.format(answers)).to_cluster()
+        counts.append(len(cluster.machines))
+    assert counts == [2, 4, 8]
+
+
+def test_json_of_others_that_is_packed_is_as_long_as_plain_json(tmp_path: Path) -> None:
+    """It was read as YAML, of which 300,000 characters are read."""
+    content = json.dumps({"npus_count": [4], "gap": " " * 400_000})
+    for path in (tmp_path / "big.json", tmp_path / "big.json.gz"):
+        data = content.encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+        assert read_mapping(path)["npus_count"] == [4]
