@@ -96,7 +96,7 @@ _JSON = re.compile(rb'\s*(\[\s*)?\{\s*"')
 #: What parts two values of JSON.
 _GAP = re.compile(r"[\s,]*")
 #: End of a name whose number is of a version and would pass for a rank.
-VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
+VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+(\.gz)?$")
 #: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.
 _VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
 _IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")

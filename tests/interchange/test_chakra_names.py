@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.interchange.chakra import _collective_of, _Job
-from emu.interchange.chakra_nodes import COLLECTIVES, _rows
+from emu.interchange.chakra_nodes import COLLECTIVES, _rows, rank_files
 
 
 @pytest.mark.parametrize("number", range(len(COLLECTIVES)))
@@ -18,6 +19,14 @@ def test_a_collective_has_a_number_and_a_name_in_any_spelling(number: int) -> No
     plain = kind.replace("_", "")
     for stated in (number, str(number), kind, kind.lower(), plain, plain.title()):
         assert _collective_of(stated, "a.et") == kind
+
+
+@pytest.mark.parametrize("name", ["chakra.0.0.4.et", "chakra.0.0.4.et.gz"])
+def test_a_number_of_a_version_is_no_rank(name: str, tmp_path: Path) -> None:
+    """Packed, the ranks 0 to 3 were missing."""
+    path = tmp_path / name
+    path.touch()
+    assert rank_files(path) == [path]
 
 
 @pytest.mark.parametrize("stated", [-1, len(COLLECTIVES), "", "ALL", "ALL_REDUCE2"])
