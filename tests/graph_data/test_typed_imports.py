@@ -166,6 +166,22 @@ def write_ogb(drawn: Drawn, path: Path) -> Path:
     return path
 
 
+def test_a_relation_of_ogb_has_the_edges_that_it_states(tmp_path: Path) -> None:
+    """As a graph of one type; its count is no file that is left out."""
+    drawn = Drawn(3)
+    path = write_ogb(drawn, tmp_path)
+    relations = path / "raw" / "relations"
+    for key, ends in drawn.edges.items():
+        table(relations / "___".join(key) / "num-edge-list.csv.gz", [[ends.shape[1]]])
+    assert read_ogb(path, FLAT).left_out == ()
+
+    count = drawn.edges["paper", "cites", "paper"].shape[1]
+    table(relations / "paper___cites___paper" / "num-edge-list.csv.gz", [[count + 7]])
+    problem = rf"says {count + 7} edges, one relation of {count} is there"
+    with pytest.raises(DataError, match=problem):
+        read_ogb(path, FLAT)
+
+
 WAYS: dict[str, Any] = {
     "pt": (write_torch, read_torch),
     "bin": (write_dgl, read_dgl),

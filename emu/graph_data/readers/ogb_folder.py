@@ -111,8 +111,6 @@ class _Folder:
         tables = self._raw.rglob("*.csv.gz")
         split_files = folder.glob("split/**/*.csv.gz")
         files = [*tables, *split_files]
-        # Of graphs of several types only a count that the edges have anyway.
-        files = [file for file in files if file.name != "num-edge-list.csv.gz"]
         paths = [file.relative_to(folder) for file in files]
         self._unread = {str(path) for path in paths}
         for file in self._raw.glob("*.npz"):
@@ -210,13 +208,14 @@ def _list_splits(path: Path) -> list[str]:
 
 def _check_counts(folder: _Folder, *, vertices: int, edges: int) -> None:
     """Refuse other numbers of vertices and edges than those that are stated."""
-    _check_count(folder, "node", f"vertices, one graph of {vertices} labels", vertices)
-    _check_count(folder, "edge", f"edges, one graph of {edges}", edges)
+    of_labels = f"vertices, one graph of {vertices} labels"
+    _check_count(folder, "num-node-list", of_labels, vertices)
+    _check_count(folder, "num-edge-list", f"edges, one graph of {edges}", edges)
 
 
-def _check_count(folder: _Folder, kind: str, found: str, count: int) -> None:
+def _check_count(folder: _Folder, table: str, found: str, count: int) -> None:
     """Refuse a number of vertices or edges that is not the count, if it is stated."""
-    name = f"num-{kind}-list.csv.gz"
+    name = f"{table}.csv.gz"
     if not folder.holds(name):
         return
     file = folder.folder / "raw" / name
@@ -257,9 +256,12 @@ def _read_types(path: Path, *, one_split: bool) -> TypedGraph:
     edges = {}
     for triplet in folder.table("triplet-type-list", str):
         source, relation, target = triplet
-        name = f"{source}___{relation}___{target}"
-        file = raw / "relations" / name / "edge.csv.gz"
-        edges[source, relation, target] = folder.edges(file)
+        name = f"relations/{source}___{relation}___{target}"
+        ends = folder.edges(raw / name / "edge.csv.gz")
+        count = ends.shape[1]
+        found = f"edges, one relation of {count}"
+        _check_count(folder, f"{name}/num-edge-list", found, count)
+        edges[source, relation, target] = ends
     return TypedGraph(
         origin=str(path),
         vertices=vertices,
