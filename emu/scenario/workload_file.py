@@ -31,8 +31,8 @@ _KEYS: dict[str, type] = {
     "placement": dict,
     "n_iterations": int,
 }
-#: Keys that a workload may have beside these.
-_BESIDE = ("expected_makespan_s", "comment")
+#: Keys that a workload may have beside these; the first alone is acted upon.
+_BESIDE = ("expected_makespan_s", "comment", "name", "description")
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 #: Kind of a task by the letter that its name begins with.
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
@@ -68,24 +68,25 @@ def workload_document(document: Document) -> Document:
     wrong kind, or a value is impossible.
     """
     data = document.data
+    file = document.file
     # A truth value is a whole number to Python, but no number of iterations.
     for key, kind in _KEYS.items():
         value = data.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
             type_name = type(value).__name__
             problem = f"found {type_name}, a workload has a {kind.__name__} here"
-            raise ScenarioError(problem, file=document.file, key=key)
+            raise ScenarioError(problem, file=file, key=key)
 
     for key in data:
         if key not in _KEYS and key not in _BESIDE:
             keys = [*_KEYS, *_BESIDE]
             problem = f"unknown key {key!r}, {nearest(key, keys)}"
-            raise ScenarioError(problem, file=document.file, key=key)
+            raise ScenarioError(problem, file=file, key=key)
 
     try:
         machines = _machines(data["machines"])
-        tasks = _tasks(data["tasks"], data["exec_times"])
-        flows = _flows(data["edges"], data["volumes"], data["n_iterations"])
+        tasks = _tasks(data["tasks"], data["exec_times"], file)
+        flows = _flows(data["edges"], data["volumes"], data["n_iterations"], file)
         job = {
             "system": "custom",
             "iterations": data["n_iterations"],
@@ -106,8 +107,8 @@ def workload_document(document: Document) -> Document:
         }
     except (TypeError, ValueError, KeyError, IndexError) as error:
         problem = f"is not a workload: {type(error).__name__} {error}"
-        raise ScenarioError(problem, file=document.file) from error
-    return Document(document.file, scenario)
+        raise ScenarioError(problem, file=file) from error
+    return Document(file, scenario)
 
 
 def expect_listed_makespan(data: Data, workload: Data) -> None:
@@ -145,12 +146,17 @@ def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
     return machines
 
 
-def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
+def _tasks(
+    names: Sequence[str],
+    seconds: Mapping[str, Any],
+    file: str,
+) -> list[Data]:
     # Of a name that is misspelt in one place the time would count for nobody.
     known_names = {*names}
     for name in seconds:
         if name not in known_names:
-            raise ValueError(f"exec_times have {name!r}, which is no task")
+            problem = f"found {name!r}, which is no task"
+            raise ScenarioError(problem, file=file, key="exec_times")
 
     tasks: list[Data] = []
     for name in names:
@@ -169,6 +175,7 @@ def _flows(
     edges: Sequence[Sequence[Any]],
     volumes: Sequence[Sequence[float]],
     iterations: int,
+    file: str,
 ) -> list[FlowSection]:
     """Build the flows without validating each of 28,000 volumes by itself.
 
@@ -180,14 +187,18 @@ def _flows(
         values = tuple(map(float, row))
         is_possible = all(math.isfinite(value) and value >= 0 for value in values)
         if not is_possible:
-            raise ValueError(f"a volume of {source}->{destination} is impossible")
+            problem = f"a volume of {source}->{destination} is impossible"
+            raise ScenarioError(problem, file=file, key="volumes")
         if not isinstance(source, str) or not isinstance(destination, str):
-            raise TypeError(f"an edge ends at {source!r}, {destination!r}")
+            problem = f"an edge ends at {source!r}, {destination!r}"
+            raise ScenarioError(problem, file=file, key="edges")
         if len(values) > iterations:
-            problem = f"{len(values)} volumes for {iterations} iterations"
-            raise ValueError(f"{source}->{destination} has {problem}")
+            count = f"{len(values)} volumes for {iterations} iterations"
+            problem = f"{source}->{destination} has {count}"
+            raise ScenarioError(problem, file=file, key="volumes")
         if not isinstance(lag, int) or isinstance(lag, bool) or lag < 0:
-            raise ValueError(f"{source}->{destination} has lag {lag!r}")
+            problem = f"{source}->{destination} has lag {lag!r}"
+            raise ScenarioError(problem, file=file, key="edges")
 
         fields: Data = {
             "from": source,

@@ -15,6 +15,8 @@ from emu.scenario.scenario_file import loads
 
 WORKLOAD: dict[str, Any] = {
     "comment": "as the benchmark files have it",
+    "name": "another one",
+    "description": "keys that say nothing to act upon",
     "expected_makespan_s": {"oes": 7.25, "maxmin": 7.0},
     "machines": [[10.0, 5.0], [10.0, 10.0]],
     "tasks": ["g0", "s0", "w0", "ps"],
@@ -77,7 +79,7 @@ def test_a_workload_survives_a_round_trip(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"volumes": [[1.0, 2.0]]}, "is not a workload"),
-        ({"volumes": [[-1.0, 2.0]] * 4}, "is not a workload"),
+        ({"volumes": [[-1.0, 2.0]] * 4}, "a volume of g0->s0 is impossible"),
         ({"volumes": [["x", 2.0]] * 4}, "is not a workload"),
         ({"volumes": [[1.0]] * 4}, "found 1 values for 2 iterations"),
         ({"machines": [[10.0]]}, "is not a workload"),
@@ -87,20 +89,20 @@ def test_a_workload_survives_a_round_trip(tmp_path: Path) -> None:
         ({"n_iterations": None}, "found NoneType, a workload has a int here"),
         ({"n_iterations": True}, "found bool, a workload has a int here"),
         ({"placement": {"g0": 7}}, "no machine 'm7'"),
-        ({"edges": [["g0", "s0", -1]] * 4}, "is not a workload"),
+        ({"edges": [["g0", "s0", -1]] * 4}, "g0->s0 has lag -1"),
         ({"edges": [["g0", "s9", 0]] * 4}, "no task 's9'"),
-        ({"edges": [["g0", 7, 0]] * 4}, "is not a workload"),
-        ({"edges": [[7, "g0", 0]] * 4}, "is not a workload"),
-        ({"edges": [["g0", "s0", 0.5]] * 4}, "is not a workload"),
-        ({"volumes": [[1.0, math.inf]] * 4}, "is not a workload"),
-        ({"edges": [["g0", "s0", True]] * 4}, "is not a workload: ValueError g0->s0"),
+        ({"edges": [["g0", 7, 0]] * 4}, "an edge ends at 'g0', 7"),
+        ({"edges": [[7, "g0", 0]] * 4}, "an edge ends at 7, 'g0'"),
+        ({"edges": [["g0", "s0", 0.5]] * 4}, "g0->s0 has lag 0.5"),
+        ({"volumes": [[1.0, math.inf]] * 4}, "a volume of g0->s0 is impossible"),
+        ({"edges": [["g0", "s0", True]] * 4}, "g0->s0 has lag True"),
         (
             {"volumes": [[1.0, 2.0, 3.0]] * 4},
-            "is not a workload: ValueError g0->s0 has 3 volumes for 2 iterations",
+            "g0->s0 has 3 volumes for 2 iterations",
         ),
         (
             {"exec_times": WORKLOAD["exec_times"] | {"w9": 1.0}},
-            "is not a workload: ValueError exec_times have 'w9', which is no task",
+            "found 'w9', which is no task",
         ),
         ({"latency": 1}, "unknown key 'latency', known: machines"),
         ({"expected_makespan": {}}, "unknown key 'expected_makespan', did you mean"),
@@ -116,6 +118,26 @@ def test_a_broken_workload_is_one_error(
 
     assert caught.value.problem.startswith(message)
     assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("volumes", [[1.0, 2.0, 3.0]] * 4),
+        ("volumes", [[-1.0, 2.0]] * 4),
+        ("exec_times", WORKLOAD["exec_times"] | {"w9": 1.0}),
+        ("edges", [["g0", "s0", -1]] * 4),
+        ("edges", [["g0", 7, 0]] * 4),
+    ],
+)
+def test_a_wrong_value_of_a_workload_is_named_with_its_key(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    """A class of Python stood there instead."""
+    path = _file(tmp_path, **{key: value})
+    with pytest.raises(ScenarioError) as caught:
+        load(path)
+    assert caught.value.key == key
 
 
 def test_a_key_of_json_that_is_there_twice_is_refused() -> None:
