@@ -51,6 +51,10 @@ GZIP = b"\x1f\x8b"
 _ARRAY_KINDS = "biufUSV"
 
 
+class RepeatedKeyError(ValueError):
+    """A mapping of JSON has a key twice."""
+
+
 @contextlib.contextmanager
 def one_error(
     path: Path | str, kind: Callable[[str], EmulatorError] | None = None
@@ -169,6 +173,8 @@ def read_json(
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         raise DataError(problem, path=path) from error
+    except RepeatedKeyError as error:
+        raise DataError(str(error), path=path) from error
     except (ValueError, EOFError, zlib.error, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", path=path) from error
 
@@ -176,8 +182,9 @@ def read_json(
 def parse_json(text: str, *, unique_keys: bool = False) -> Any:
     """Return the value of a JSON text.
 
-    Raises ValueError, RecursionError when it is not JSON, has too many values, or a key
-    twice where keys are to be ``unique_keys``: the last would count.
+    Raises ValueError, RecursionError when it is not JSON or has too many values, and
+    RepeatedKeyError when it has a key twice where keys are to be ``unique_keys``: the
+    last would count.
     """
     values = sum(map(text.count, ",[{"))
     if values > limit(_MOST_VALUES):
@@ -191,7 +198,8 @@ def _mapping_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) < len(pairs):
         counts = Counter(key for key, _ in pairs)
         ((key, _),) = counts.most_common(1)
-        raise ValueError(f"the key {printable(key)!r} is there twice")
+        problem = f'"{printable(key)}" is there twice: keep one of them'
+        raise RepeatedKeyError(problem)
     return mapping
 
 

@@ -23,7 +23,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
-from emu.host.input_file import parse_json, read_text
+from emu.host.input_file import RepeatedKeyError, parse_json, read_text
 from emu.host.limits import limit, say_memory
 from emu.problem.fields.section import Trail
 from emu.scenario.yaml_slips import what_to_write
@@ -253,7 +253,7 @@ def parse_document(text: str, file: str) -> Document:
     """Parse the content of a YAML or JSON file.
 
     ``file``: what it is called in errors; JSON where it ends so. Raises ScenarioError
-    when it is not YAML or JSON, or is not a mapping.
+    when it is not YAML or JSON, has a key twice, or is not a mapping.
     """
     is_json = file.endswith(".json")
 
@@ -265,6 +265,8 @@ def parse_document(text: str, file: str) -> Document:
         return _read_yaml(file, text)
     try:
         data = parse_json(text, unique_keys=True)
+    except RepeatedKeyError as error:
+        raise ScenarioError(str(error), file=file) from error
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
         message = getattr(error, "msg", error)

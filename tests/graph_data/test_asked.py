@@ -188,7 +188,7 @@ REFUSED = [
     ("truth values for ids", "splits.json", '{"tr": [true, 0], "va": [2]}',
      "tr has true: a list of ids is needed"),
     ("a vertex twice", "features.json", '{"0": [1], "1": [2], "1": [3]}',
-     "features.json: .*the key '1' is there twice"),
+     'features.json: .*"1" is there twice'),
     ("GML on several lines", "g.gml", "# x\ngraph\n[\n  node\n  [\n    id 0\n", ("rea"
      "d_gml")),
     ("Pajek", "p.net", "*Network x\n*Vertices 2\n1 a\n2 b\n*Edges\n1 2\n", ("read_paj"

@@ -153,7 +153,7 @@ GOOD: dict[str, Any] = {
     ("content", "message"),
     [
         (json.dumps(GOOD)[:-9], "is not JSON"),
-        (json.dumps(GOOD)[:-1] + ', "tasks": {}}', "the key 'tasks' is there twice"),
+        (json.dumps(GOOD)[:-1] + ', "tasks": {}}', '"tasks" is there twice: keep one'),
         ("[1]", "not a profile of version 1"),
         (json.dumps(GOOD | {"version": 2}), "not a profile of version 1, found 2"),
         (
