@@ -91,7 +91,9 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
         # Slurm takes its keys in capitals, too.
         lower_key = key.lower()
         if lower_key in keys:
-            raise ValueError(f"{key} is there twice, write one list: n[0-3],m0")
+            is_list = lower_key in ("nodes", "switches")
+            advice = "write one list: n[0-3],m0" if is_list else "keep one of them"
+            raise ValueError(f"{key} is there twice, {advice}")
         keys[lower_key] = value or quoted
         text = text[match.end() :].strip()
     switch = keys.pop("switchname", "")
@@ -102,7 +104,7 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
     switch_list = keys.pop("switches", "")
     nodes = [*_expand(node_list)]
     switches = [*_expand(switch_list)]
-    # Slurm itself passes over the second line.
+    # Slurm ends at the second line: "Switch (s0) has already been defined".
     if switch in above.values():
         raise ValueError(f"{switch} is there twice, write all below it in one line")
     for name in [*nodes, *switches]:

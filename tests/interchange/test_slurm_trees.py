@@ -148,6 +148,7 @@ def test_a_circle_of_switches_is_found_in_any_chain(tmp_path: Path) -> None:
         ("SwitchName=s0 Nodes=b", "line 2: s0 is there twice, write all below it in"),
         ("SwitchName=s1 Nodes=a", "line 2: a is below s0, and below s1"),
         ("SwitchName=s1 Nodes=b nodes=c", "line 2: nodes is there twice, write one"),
+        ("SwitchName=s1 LinkSpeed=9 LinkSpeed=8", "LinkSpeed is there twice, keep one"),
         ("SwitchName=s1 Nodes=s0", "has s0 as a node, and as a switch"),
     ],
 )
