@@ -439,11 +439,16 @@ def _links(reading: Reading) -> Links:
 def _amount(physical: Reading, key: str) -> float:
     """Return bytes per second, or seconds; 0 where nothing is stated."""
     amount = physical.part(key)
+    amount.ignore("description")
     choice = amount.text("choice", "")
     unit_sizes = _UNITS[key]
     units = [unit for unit in unit_sizes if unit in amount]
     # One that is not known would pass for a rate that is not stated.
-    units = [choice] if choice else units or amount.keys()
+    if not units:
+        stated = amount.keys()
+        units = [word for word in stated if word not in ("choice", "description")]
+    if choice:
+        units = [choice]
     if not units:
         return 0.0
     if len(units) > 1:

@@ -110,6 +110,13 @@ def test_a_latency_is_seconds_of_its_unit(unit: str, seconds: float) -> None:
         _links(Reading({"links": [{"name": "l"}, {"name": "l"}]}, "device"))
 
 
+def test_a_choice_and_a_description_are_no_units() -> None:
+    """Without a unit beside them nothing is stated."""
+    for amount in ({"choice": ""}, {"description": "to be measured"}):
+        reading = Reading({"links": [{"name": "l", "bandwidth": amount}]}, "device")
+        assert _links(reading) == {"l": Wire(0.0, 0.0)}
+
+
 @pytest.mark.parametrize("unit", ["terabits_per_second", "ms"])
 def test_a_rate_in_another_unit_is_refused(unit: str) -> None:
     """It passed for a link without a rate, which has 64 GB/s, or for bytes."""
