@@ -123,7 +123,8 @@ def test_a_flow_that_never_goes_and_a_kind_that_may_be_misspelt_are_named() -> N
     def of_kind(kind: str) -> str:
         return TEXT.replace("{name: b,", f"{{name: b, kind: {kind},")
 
-    for kind in ("worker", "task", "server", "reducer"):
+    meant_kinds = ("worker1", "worker2", "worker_a", "worker_", "resampler")
+    for kind in ("worker", "task", "server", "reducer", "param_server", *meant_kinds):
         assert remarks_on(of_kind(kind)) == []
     for kind in ("wroker", "Worker", "workers"):
         (remark,) = remarks_on(of_kind(kind))

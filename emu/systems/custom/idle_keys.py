@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 from emu.problem.workloads.all_reduce import NamedEdge
 
@@ -45,6 +45,24 @@ def idle_values(stated: Iterable[tuple[str, object, int]]) -> Iterator[str]:
 def odd_kinds(kinds: Iterable[str]) -> Iterator[str]:
     """Yield a sentence per kind of task that may be a known one, misspelt."""
     for kind in dict.fromkeys(kinds):
-        likely = get_close_matches(kind, _KNOWN_KINDS, n=1, cutoff=_LIKE)
-        if likely and kind not in _KNOWN_KINDS:
-            yield f"kind {kind} is a word of its own: did you mean {likely[0]!r}?"
+        if kind in _KNOWN_KINDS:
+            continue
+        for known_kind in get_close_matches(kind, _KNOWN_KINDS, n=1, cutoff=_LIKE):
+            if _is_slip(kind, known_kind):
+                yield f"kind {kind} is a word of its own: did you mean {known_kind!r}?"
+
+
+def _is_slip(kind: str, known_kind: str) -> bool:
+    """Return True where single letters differ; worker1 and resampler are meant."""
+    if kind.startswith(known_kind):
+        addition = kind.removeprefix(known_kind)
+        if addition.isdigit() or addition.startswith("_"):
+            return False
+
+    changes = SequenceMatcher(None, kind, known_kind).get_opcodes()
+    lengths = [
+        max(end - begin, known_end - known_begin)
+        for tag, begin, end, known_begin, known_end in changes
+        if tag != "equal"
+    ]
+    return max(lengths) == 1
