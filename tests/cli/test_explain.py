@@ -99,7 +99,7 @@ def test_no_run_at_all_is_bad_data(tmp_path: Path) -> None:
     result = call("explain", tmp_path)
 
     assert result.exit_code == 3
-    assert "problem.json: is missing" in result.output
+    assert "is not a run directory" in result.output
 
 
 def test_trace(run: Path) -> None:

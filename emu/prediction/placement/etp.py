@@ -158,8 +158,10 @@ def search_etp(
         raise infeasibility(space)
     # Which task, which machine, acceptance of every proposal.
     draws = rng.random((options.transfers, 3))
-    if hopeless is not None and hopeless(_settled(machines, draws), machines):
-        return PlacementResult(space.placement(machines), "etp")
+    if hopeless is not None and len(machines):  # else nothing moves
+        settled = _settled(machines, draws)
+        if hopeless(settled, machines):
+            return PlacementResult(space.placement(machines), "etp")
 
     chain = _begin(arrays, machines, options)
     first_cost = float(chain.cost[0])
