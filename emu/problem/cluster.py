@@ -77,7 +77,9 @@ class Cluster:
         for route in self.routes:
             sources = _move(route.sources, place)
             destinations = _move(route.destinations, place)
-            if sources and destinations:
+            # One machine that is left of both ends sends itself nothing.
+            ends = {*sources, *destinations}
+            if sources and destinations and len(ends) > 1:
                 routes.append(Route(sources, destinations, route.through))
 
         # A change of a NIC that is gone would name no link.

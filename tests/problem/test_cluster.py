@@ -81,6 +81,16 @@ def test_a_part_has_what_is_of_its_machines() -> None:
     )
 
 
+def test_a_route_within_a_group_goes_with_all_but_one_of_it() -> None:
+    """Two of three machines that a link joins keep it; the last one has no use."""
+    group = (0, 1, 2)
+    cluster = replace(CLUSTER, routes=(Route(group, group, ("bus",)),), changes=())
+
+    pair = cluster.only({"m0", "m2"})
+    assert pair.routes == (Route((0, 1), (0, 1), ("bus",)),)
+    assert cluster.only({"m1"}).routes == ()
+
+
 def test_tuners_follow_the_quotas_of_a_run() -> None:
     quotas = np.array([[3, 2], [4, 1], [0, 5]])
 
