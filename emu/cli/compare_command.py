@@ -129,7 +129,7 @@ def compare(
     # To work a row by hand no other is needed.
     systems = systems or explain
     _check_times(what, skip, unit)
-    compared = _compared(what, systems)
+    compared = _find_kind(what, systems)
     check_options(compared, options.stated_options(context))
     _check_written(write)
 
@@ -177,7 +177,7 @@ def _check_written(folder: Path | None) -> None:
         check_folder(folder)
 
 
-def _compared(paths: Sequence[Path], systems: str) -> Compared:
+def _find_kind(paths: Sequence[Path], systems: str) -> Compared:
     """Return the kind of what is compared; raise ScenarioError where it is of two."""
     first_path, *more_paths = paths
     if first_path.is_dir() and all(map(_is_measured, more_paths)):

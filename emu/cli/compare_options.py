@@ -17,7 +17,7 @@ class Compared(StrEnum):
 
 
 #: Options that not every kind has -> the kinds that have them.
-_KINDS_OF: Mapping[str, Collection[Compared]] = {
+KINDS_OF: Mapping[str, Collection[Compared]] = {
     **dict.fromkeys(
         ("--policies", "--placements", "--move", "--swap", "--keep-placement"),
         (Compared.VARIANTS,),
@@ -38,7 +38,7 @@ _KINDS_OF: Mapping[str, Collection[Compared]] = {
     "--out": (Compared.SYSTEMS, Compared.RUNS),
 }
 #: Options that say nothing alone -> those of which one has to stand beside them.
-_NEEDED_BY: Mapping[str, tuple[str, ...]] = {
+NEEDED_BY: Mapping[str, tuple[str, ...]] = {
     "--within": ("--to",),
     "--keep-lr": ("--to",),
     "--open": ("--as", "--out"),
@@ -51,7 +51,7 @@ def check_options(compared: Compared, stated: Collection[str]) -> None:
     ``stated`` are the options that the command line has.
     """
     for option in stated:
-        kinds = _KINDS_OF.get(option, [*Compared])
+        kinds = KINDS_OF.get(option, [*Compared])
         if compared not in kinds:
             words = " or ".join(kinds)
             problem = f"is of {words}: leave it out where {compared} are compared"
@@ -59,7 +59,7 @@ def check_options(compared: Compared, stated: Collection[str]) -> None:
                 problem = "is of systems: write --systems all, say, as well"
             raise ScenarioError(problem, file=option)
 
-        companions = _NEEDED_BY.get(option, ())
+        companions = NEEDED_BY.get(option, ())
         if companions and not any(other in stated for other in companions):
             names = " or ".join(companions)
             raise ScenarioError(f"changes nothing without {names}", file=option)

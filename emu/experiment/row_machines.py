@@ -281,9 +281,9 @@ class Row:
         is_same_system = self.source.job.system == job.system
         if isinstance(job, WholeGraphSection) and is_same_system:
             return load(plain, {"job.machines": [*machines]})
-        return self._translated_again(machines, built=built)
+        return self._translate_again(machines, built=built)
 
-    def _translated_again(self, machines: Sequence[str], *, built: bool) -> Scenario:
+    def _translate_again(self, machines: Sequence[str], *, built: bool) -> Scenario:
         """Return the row with what its translation says of these machines."""
         job = self.plain.job
         source = self.source

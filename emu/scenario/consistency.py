@@ -38,6 +38,8 @@ _A_LAB = "this file describes a lab, which `emu lab` runs"
 _MACHINE_KEYS = [*cluster_section.MachineSection.model_fields]
 #: Scales of a trend: with two, nothing would tell how sure it is.
 _LEAST_SCALES = 3
+#: Read by checks that build the job, beside the sections that it is built of.
+BUILT_JOB = "built job"
 #: What each check reads, and the check, in the order in which they are made.
 _CHECKS: list[tuple[set[str], Check]] = []
 
@@ -84,7 +86,7 @@ def consistency_errors(
 ) -> list[Found]:
     """Return (where, what is wrong and what would be right).
 
-    ``wrong``: sections that are known to be wrong: what depends on them is not
+    ``wrong``: sections known to be wrong, or `BUILT_JOB`: what depends on them is not
     looked at. ``timed``: whether every kind of task needs a time or a profile.
     """
     problems: list[Found] = []
@@ -376,7 +378,7 @@ def _setup(scenario: Scenario) -> Problems:
         yield ("emulation", "setup"), problem
 
 
-@_reads("cluster", "job", "placement", "events", "checkpoint", "emulation")
+@_reads("cluster", "job", "placement", "events", "checkpoint", "emulation", BUILT_JOB)
 def _structure(scenario: Scenario) -> Problems:
     """Yield errors only the built job shows; building a large one takes a second."""
     # An explicit placement is no pin, but may name tasks of the data set as well.
@@ -452,7 +454,7 @@ def _operation_rates(scenario: Scenario) -> Problems:
     return scenario.job.rate_problems()
 
 
-@_reads("cluster", "job", "profile", "checkpoint")
+@_reads("cluster", "job", "profile", "checkpoint", BUILT_JOB)
 def _times(scenario: Scenario) -> Problems:
     if scenario.jobs:
         return
@@ -528,10 +530,7 @@ def _joint_errors(scenario: Scenario) -> Problems:
 
 
 def _errors_of_jobs(
-    scenario: Scenario,
-    wrong: Collection[str],
-    *,
-    timed: bool,
+    scenario: Scenario, wrong: Collection[str], *, timed: bool
 ) -> list[Found]:
     """Return what is wrong with each of several jobs, then what is with all of them."""
     problems: list[Found] = []

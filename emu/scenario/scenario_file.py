@@ -29,7 +29,12 @@ from emu.names import printable
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import workload_file
-from emu.scenario.consistency import Found, misspelt_keys, scenario_errors
+from emu.scenario.consistency import (
+    BUILT_JOB,
+    Found,
+    misspelt_keys,
+    scenario_errors,
+)
 from emu.scenario.document import (
     Data,
     Document,
@@ -431,12 +436,10 @@ def _check_document(
         wrong.add("job")
         # Where jobs are stated, and wrong, the file lacks no job beside them.
         problems = [row for row in problems if row[0] != ("job",) or "job" in data]
-    if not built:
-        # All checks that build the job read it, and hardly any other.
-        wrong.add("checkpoint")
     subject = scenario or _without_sections(data, wrong)
     if subject is not None:
-        problems += scenario_errors(subject, wrong, timed=timed)
+        left_out = wrong if built else {*wrong, BUILT_JOB}
+        problems += scenario_errors(subject, left_out, timed=timed)
     return scenario, _locate_errors(document, problems)
 
 

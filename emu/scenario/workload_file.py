@@ -151,7 +151,7 @@ def _tasks(
     seconds: Mapping[str, Any],
     file: str,
 ) -> list[Data]:
-    # Of a name that is misspelt in one place the time would count for nobody.
+    # The time of a misspelt name would be no task's.
     known_names = {*names}
     for name in seconds:
         if name not in known_names:

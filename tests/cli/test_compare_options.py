@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.cli.compare_options import Compared, check_options
+from emu.cli.compare_options import KINDS_OF, NEEDED_BY, Compared, check_options
 from emu.errors import ScenarioError
 
 
@@ -36,6 +37,14 @@ def test_options_of_what_is_compared_are_taken() -> None:
     check_options(Compared.VARIANTS, ["--policies", "--set", "--json", "--write"])
     check_options(Compared.SYSTEMS, ["--to", "--within", "--out", "--open"])
     check_options(Compared.RUNS, ["--out", "--unit"])
+
+
+def test_options_that_are_of_some_kinds_are_those_of_the_command() -> None:
+    """A name that the command does not have would never be refused."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    names = {name for option in commands["compare"].params for name in option.opts}
+    companions = {name for names in NEEDED_BY.values() for name in names}
+    assert {*KINDS_OF, *NEEDED_BY, *companions} <= names
 
 
 @pytest.mark.parametrize(

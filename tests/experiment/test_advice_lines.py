@@ -1,4 +1,4 @@
-"""What an advice says of what its search found."""
+"""Lines of an advice about what its search found."""
 
 from __future__ import annotations
 

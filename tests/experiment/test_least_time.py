@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from emu.errors import ScenarioError
 from emu.experiment.least_time import is_slower, least_seconds
 from emu.experiment.row_machines import Row
 from emu.experiment.systems import as_variant
-from emu.scenario import Scenario, load, prepare
+from emu.scenario import Scenario, load, load_unbuilt, prepare
 from emu.scenario.virtual_training import seeds_seen
 from tests.experiment.test_target import FILE, scenario_of
 
@@ -136,3 +137,20 @@ def test_trials_that_are_left_out_change_no_choice(row: str) -> None:
     of_row = Row(load(timed(), edit), row, {}, per_machine=True)
     every = [of_row.try_on(names) for names in of_row.machine_sets()]
     assert of_row.try_all() == of_row.choose(every)
+
+
+def test_nothing_is_built_of_what_is_loaded_unbuilt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Errors of keys are found all the same; the scenario is that of `load`."""
+    scenario = as_variant(timed(), "data_parallel")
+    edit = {"cluster.machines[1].nic": "3 Mbit/s"}
+    loaded = load(scenario, edit)
+
+    def build(*_: object, **_named: object) -> None:
+        raise AssertionError("a job was built")
+
+    monkeypatch.setattr(Scenario, "to_job", build)
+    assert load_unbuilt(scenario, edit) == loaded
+    with pytest.raises(ScenarioError, match="batch_size"):
+        load_unbuilt(scenario, {"job.batch_size": 0})

@@ -96,7 +96,7 @@ def test_an_array_of_any_part_is_read_or_refused() -> None:
 def test_what_no_type_of_the_description_has_is_refused(
     changes: dict[str, Any],
 ) -> None:
-    """Edges that a part lacks, or of a kind without a name, were missed by nobody."""
+    """Refuse parts of fewer edges than are described, or of kinds that are not."""
     _join(parts(), {**CONTENT, "num_edges": 3}, "own.json")
     with pytest.raises(DataError, match="of its ntypes and etypes the parts hold"):
         _join(parts(), {**CONTENT, **changes}, "own.json")

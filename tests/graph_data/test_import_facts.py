@@ -149,7 +149,7 @@ def test_a_vertex_is_cached_where_its_row_costs_more(
 
 
 def test_a_part_computes_replicas_of_a_layer_and_holds_those_of_the_one_below() -> None:
-    """Of the path of five it caches vertex 2 after two layers, and so 3 after one."""
+    """Keep vertex 2 of a path of five after two layers, and so 3 after one."""
     structure: Any = Structure(
         indptr=np.array([0, 1, 3, 5, 7, 8]),
         indices=np.array([1, 0, 2, 1, 3, 2, 4, 3]),

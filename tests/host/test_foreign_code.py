@@ -26,7 +26,7 @@ def never() -> str:
 
 
 def test_code_runs_unless_a_block_withholds_it() -> None:
-    """Each line is told once, to whom the innermost block with a listener names."""
+    """Call the listener of the innermost block that has one, once per line."""
     lines: list[str] = []
     with code_of_others(runs=True, tell=lines.append):
         ask_to_run("mine.py", WORDS, lambda: "")
@@ -51,8 +51,8 @@ def test_a_block_within_one_that_withholds_code_withholds_it_too() -> None:
             pytest.raises(CodeWithheld, match="--run-code runs it"),
         ):
             ask_to_run("mine.py", WORDS, never)
-    told = "left out, --run-code adds it: what runs code of mine.py: rule mine.py:Equal"
-    assert outer == inner == [told]
+    line = "left out, --run-code adds it: what runs code of mine.py: rule mine.py:Equal"
+    assert outer == inner == [line]
     with code_of_others(runs=True):
         ask_to_run("mine.py", WORDS, lambda: "")
 

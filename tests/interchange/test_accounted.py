@@ -57,7 +57,7 @@ def test_elements_and_attributes_are_accounted_for() -> None:
 
 
 def test_an_article_is_of_the_first_letter_alone() -> None:
-    """Of an edge, whose second letter is a consonant, as of an account."""
+    """Write "an" before each vowel: "an edge" as "an account"."""
     for kind in ("edge", "account", "Zone"):
         article = "a" if kind == "Zone" else "an"
         assert dict(read_mapping({"x": 1}, kind).left_out()) == {

@@ -155,7 +155,7 @@ def test_a_circle_of_switches_is_found_in_any_chain(tmp_path: Path) -> None:
 def test_what_is_stated_twice_is_refused(
     line: str, problem: str, tmp_path: Path
 ) -> None:
-    """Of two lists of nodes the last counted, and a switch became a machine."""
+    """Refuse two lists of nodes, of which the last counted, and switches as nodes."""
     with pytest.raises(DataError) as caught:
         tree(tmp_path, "SwitchName=s0 Nodes=a", line)
     assert problem in str(caught.value)

@@ -213,7 +213,7 @@ def test_a_workflow_that_cannot_be_is_refused(
 
 
 def test_what_two_rows_state_of_one_thing_is_refused(tmp_path: Path) -> None:
-    """Of two sizes, or two runs of a task, the last counted without a word."""
+    """Refuse a task with two runs, and a file with two sizes; the last one counted."""
     tasks = [{"name": "a", "id": "a"}]
     runs = [{"id": "a", "runtimeInSeconds": 1}, {"id": "a", "runtimeInSeconds": 5}]
     with pytest.raises(DataError, match="ran task 'a' twice: leave one"):

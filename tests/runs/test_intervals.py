@@ -10,7 +10,7 @@ from emu.runs.intervals import Interval, interval, pair, student_quantile
 
 
 def test_an_interval_is_of_the_spread_of_its_values() -> None:
-    """Of 1, 3 and 8 the mean is 4, the variance (9 + 1 + 16) / 2 = 13."""
+    """The mean of 1, 3 and 8 is 4, their variance (9 + 1 + 16) / 2 = 13."""
     found = interval([1.0, 8.0, 3.0])
     assert (found.mean, found.count) == (4.0, 3)
     assert found.half == pytest.approx(4.303 * math.sqrt(13 / 3))

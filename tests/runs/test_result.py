@@ -184,7 +184,7 @@ def test_flows_of_a_kind_wait_and_last_as_long_as_their_mean() -> None:
 
 
 def test_an_error_is_a_share_of_what_was_expected_or_all_of_it() -> None:
-    """Of no time at all a microsecond is rounding, and more is infinitely much."""
+    """A microsecond beside no time at all is rounding; more counts in full."""
     found = [relative_error(*pair) for pair in ((3.0, 2.0), (1e-6, 0.0), (2e-6, 0.0))]
     assert found == [0.5, 0.0, 1.0]
 

@@ -159,7 +159,7 @@ def search_etp(
     # Which task, which machine, acceptance of every proposal.
     draws = rng.random((options.transfers, 3))
     if hopeless is not None and len(machines):  # else nothing moves
-        settled = _settled(machines, draws)
+        settled = _find_settled(machines, draws)
         if hopeless(settled, machines):
             return PlacementResult(space.placement(machines), "etp")
 
@@ -215,7 +215,7 @@ def _improvements(best: Floats, first_cost: float) -> Iterator[tuple[int, float]
         yield step + 1, float(best[step])
 
 
-def _settled(machines: Ints, draws: Floats) -> Ints:
+def _find_settled(machines: Ints, draws: Floats) -> Ints:
     """Return the machines of units, -1 of those that some proposals may move."""
     moved_units = draws[:, 0] * machines.size
     settled = machines.copy()
@@ -254,7 +254,7 @@ def _walk_in_strides(
         )
         arrays.job.check()
         if hopeless is not None:
-            settled = _settled(chain.machines, draws[end:])
+            settled = _find_settled(chain.machines, draws[end:])
             if hopeless(settled, chain.best_machines):
                 return best[:end]
         if progress is not None:

@@ -163,7 +163,7 @@ def count_rows_of(
         for sampler in samplers:
             batch = draw_batch(dataset, plan, train, sampler, number)
             counter.add(batch, sampler, number)
-    # Nobody else has asked for any.
+    # Only this machine's samplers were counted.
     rows: Floats = counter.result().rows.sum(axis=0)
     return rows
 

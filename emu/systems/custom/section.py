@@ -156,10 +156,10 @@ class CustomJobSection(JobSection):
             NamedEdge(flow.source, flow.destination, flow.lag) for flow in self.flows
         ]
         yield from idle_flows(edges, self.rounds)
-        yield from idle_values(self._stated_values())
+        yield from idle_values(self._list_values())
         yield from odd_kinds(task.kind for task in self.tasks)
 
-    def _stated_values(self) -> Iterator[tuple[str, object, int]]:
+    def _list_values(self) -> Iterator[tuple[str, object, int]]:
         """Yield key and name, values, and iterations of times and volumes."""
         rounds = self.rounds
         for task in self.tasks:

@@ -372,7 +372,7 @@ def test_processes_get_the_states_of_their_tasks_where_a_run_goes_on() -> None:
 async def test_an_error_is_noticed_before_its_processes_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An error is noticed at 60 s, and seen then where nobody saw it earlier."""
+    """Note when an error was seen: at 60 s, unless it was seen earlier."""
     hand_set(monkeypatch, 50.0, 60.0)
     for seen in (math.nan, 55.0):
         left: list[float] = []

@@ -275,14 +275,14 @@ def test_a_watch_is_told_of_the_worst_of_all_walks(
     losses = Losses(n1=0.5, n2=0.4, n9=0.2, n10=0.1)
     judge_by(monkeypatch, losses)
     starts = iter([Number(1), Number(9)])
-    told: list[float] = []
+    watched_losses: list[float] = []
 
     def watch(_: int, loss: float) -> None:
-        told.append(loss)
+        watched_losses.append(loss)
 
     def draw(_: Any) -> Any:
         return next(starts)
 
     monkeypatch.setattr(search, "fight", lambda *_: SimpleNamespace(loss=0.5))
     find_worst(LOSER, WINNER, draw, Effort(tries=4, walks=2), watch)
-    assert told == [0.5, 0.5]
+    assert watched_losses == [0.5, 0.5]

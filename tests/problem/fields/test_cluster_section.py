@@ -146,7 +146,7 @@ def test_slots_are_whole_pieces_and_at_least_one() -> None:
 
 
 def test_a_machine_has_room_for_as_much_as_it_offers() -> None:
-    """What a machine leaves out is unlimited, but for gpus that another one states."""
+    """Resources that a machine leaves out have no limit, but GPUs others state do."""
     machines = [
         {"name": "a", "nic": "1 B/s", "memory": "4 kB", "gpu": 2},
         {"name": "b", "nic": "1 B/s", "memory": "5 kB"},

@@ -370,7 +370,7 @@ def test_rings_that_were_built_before_are_of_their_own_algorithm() -> None:
 
 
 def test_an_edge_carries_elements_from_a_step_to_who_receives_it() -> None:
-    """Of ten elements three ranks have 4, 3 and 3; rank 1 first sends the second."""
+    """Part ten elements into 4, 3 and 3; of three ranks rank 1 sends the second."""
     ranks = [Task(name, "worker") for name in ("w0", "w1", "w2")]
     tasks = {task.name: task for task in all_reduce_tasks(ranks)}
     step = tasks["w0.ring0"]
