@@ -66,8 +66,9 @@ def test_a_run_whose_coordinator_is_late_took_longer_than_its_makespan() -> None
         await drive(coordinator, clock)
         await asyncio.sleep(1.0)
 
+    case = golden().case  # kept for other tests: run before anything is replaced
     with mock.patch.object(Coordinator, "_drive", drive_late):
-        run = run_trial(golden().case).run
+        run = run_trial(case).run
     assert run is not None
     assert run.wall == pytest.approx(run.schedule.makespan * 0.02 + 0.98, abs=1e-6)
 
@@ -144,7 +145,7 @@ def test_a_process_may_die_at_any_step() -> None:
         for step in range(1, trials.undisturbed.steps[name] + 1, 3 * draws.SHARE):
             trial = trials.judge(Faults(deaths={name: step}))
             assert trial.complaints == [], (name, step)
-            assert trial.happened == [name]
+            assert trial.happened == [name], step
 
 
 def test_fresh_seeds_of_the_golden_job() -> None:
