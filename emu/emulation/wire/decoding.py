@@ -67,11 +67,11 @@ class MessageReader:
     def trust(
         self,
         *,
+        seal: Seal,
         limits: WireLimits | None = None,
-        seal: Seal | None = None,
     ) -> None:
-        """Take other lengths, and only sealed messages, from now on."""
-        self._seal = seal or self._seal
+        """Take only sealed messages, and maybe other lengths, from now on."""
+        self._seal = seal
         self._limits = limits or self._limits
 
     @property
@@ -99,9 +99,7 @@ class MessageReader:
         _, part_bytes = self._part()
         if part_bytes > room or (not rest and room > AHEAD):
             self._ahead = memoryview(bytearray(max(part_bytes, AHEAD)))
-        elif rest and self._begin + part_bytes <= room:
-            return self._ahead[self._end :]
-        self._ahead[: len(rest)] = rest
+        self._ahead[: len(rest)] = rest  # 0.2 us where it lies there already
         self._begin = 0
         self._end = len(rest)
         return self._ahead[self._end :]

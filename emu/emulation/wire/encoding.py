@@ -58,9 +58,7 @@ def encode_data(
             raise ValueError(f"tensor {name!r} is not C-contiguous")
         specs.append((name, dtype, array.shape))
         if array.size:
-            is_flat = dtype == "u1" and array.ndim == 1
-            flat = array if is_flat else array.reshape(-1).view(np.uint8)
-            bodies.append(flat.data)
+            bodies.append(array.reshape(-1).view(np.uint8).data)
 
     header = {
         "edge": edge,

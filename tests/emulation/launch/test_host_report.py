@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 from collections import deque
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import psutil
 import pytest
+from typing_extensions import override
 
 from emu.emulation.launch import host_report
-from emu.emulation.launch.host_report import ClockComparison, nic_of, own_host_name
+from emu.emulation.launch.host_report import (
+    ClockComparison,
+    loopback_rate,
+    nic_of,
+    own_host_name,
+)
 from emu.emulation.launch.launcher import ExternalLauncher, LocalLauncher
 from emu.emulation.network.clock import ClockLine
 from emu.host.this_host import this_host
@@ -101,3 +110,127 @@ def test_a_nic_is_told_with_its_speed_where_the_kernel_states_one(
 
     assert nic_of("10.0.0.2") == known
     assert nic_of("10.0.0.3") == {}
+
+
+class Silent(Answering):
+    """A connection whose pings are answered from the fifth on, with a line each."""
+
+    @override
+    def ping(self) -> None:
+        """Answer late, and better each time."""
+        self.pings += 1
+        if self.pings > 4:
+            uncertainty = 1.0 / self.pings
+            now = this_host.monotonic()
+            line = ClockLine(at=now, offset=self.pings, uncertainty=uncertainty)
+            self.pongs.append(line)
+
+
+@pytest.mark.parametrize(("pings", "asked"), [(1, 5), (5, 5), (7, 7)])
+async def test_pings_are_as_many_as_are_asked_for_or_one_is_answered(
+    monkeypatch: pytest.MonkeyPatch, pings: int, asked: int
+) -> None:
+    monkeypatch.setattr(host_report, "_APART", 0.0)
+    peer = Silent()
+    clock = ClockComparison(cast("Any", peer), cast("Any", peer), "another")
+    # What was answered before is of an earlier beat.
+    peer.pongs.append(ClockLine(at=0.0, offset=99.0, uncertainty=1e-9))
+    await clock.compare(pings=pings)
+
+    assert peer.pings == asked
+    assert clock.reading()[0] == asked  # the surest
+
+
+async def test_clocks_are_compared_anew_each_beat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty pings at first and four a beat, of one second, ten milliseconds apart."""
+    naps: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 30:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    peer = Answering()
+    clock = ClockComparison(cast("Any", peer), cast("Any", peer), "another")
+    await clock.compare()
+    with pytest.raises(asyncio.CancelledError):
+        await clock.keep()
+
+    assert naps == [0.01] * 20 + 2 * [1.0, *[0.01] * 4]
+    assert len(peer.published) == 2
+
+
+def test_the_first_rank_that_an_engine_gives_names_a_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.node", lambda: "n7")
+    ranks = {"JOB_COMPLETION_INDEX": "6", "GROUP_RANK": "5", "SLURM_PROCID": "4"}
+    ranks |= {"PMI_RANK": "3", "PMIX_RANK": "2", "OMPI_COMM_WORLD_RANK": "1"}
+    for variable in [*reversed(ranks)]:
+        assert own_host_name(ranks) == f"host{ranks.pop(variable)}"
+    for odd in ("-1", "x", "\u0663", ""):
+        assert own_host_name({"PMI_RANK": odd}) == "n7"
+    assert own_host_name({"PMI_RANK": "x", "SLURM_PROCID": "2"}) == "host2"
+
+
+class CutOff:
+    """The receiving end of a probe, which gets some bytes and then no more."""
+
+    def __init__(self, counts: list[int]) -> None:
+        self._counts = iter(counts)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing."""
+
+    def recv_into(self, _buffer: bytearray) -> int:
+        """Return how many bytes have come."""
+        return next(self._counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "rate"),
+    [([600, 400, 0], 250.0), ([16 << 20, 0], 4194304.0), ([0], 0.0)],
+)
+def test_the_rate_of_loopback_is_of_the_bytes_that_came(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int], rate: float
+) -> None:
+    """In four seconds; nothing is read beyond what was sent."""
+
+    def accept(server: socket.socket, _sender: socket.socket) -> CutOff:
+        server.accept()[0].close()
+        return CutOff(counts)
+
+    times = iter([100.0, 104.0])
+    clock = SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr(host_report, "time", clock)
+    monkeypatch.setattr(host_report, "_accept", accept)
+    assert loopback_rate() == rate
+
+
+def test_a_host_without_loopback_has_no_rate_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_report, "loopback_address", lambda: "198.51.100.1")
+    assert loopback_rate() is None
+
+
+async def test_a_host_is_described_with_the_rate_of_its_loopback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_report, "loopback_rate", lambda: 7.0)
+    monkeypatch.setattr(host_report, "nic_of", lambda address: {"nic": address})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 4, 5})
+    monkeypatch.setattr("os.cpu_count", lambda: 9)
+    described = await host_report.measure_host("10.0.0.1")
+
+    assert (described["loopback"], described["nic"]) == (7.0, "10.0.0.1")
+    assert described["cpus"] == 3
+    assert described["memory"] == psutil.virtual_memory().total
+    assert described["pid"] == os.getpid()

@@ -26,6 +26,7 @@ from emu.emulation.network.authentication import derive_key
 from emu.emulation.shaping import ComputeMode, EmulationSettings, Processes
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import NodeMisbehaved, RunError
+from emu.problem.workloads.copies import COPY
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.system import GRADIENT_MODULES, systems
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
@@ -205,20 +206,34 @@ def test_a_process_of_more_files_than_a_host_allows_is_refused(
     assert share_processes(specs[:1], 2) == [specs[:1]]
 
 
-@pytest.mark.parametrize(("each", "fits"), [(50, True), (200, False)])
 @pytest.mark.parametrize("way", ["inputs", "outputs"])
 def test_every_end_of_an_edge_is_a_file(
-    monkeypatch: pytest.MonkeyPatch, way: str, each: int, *, fits: bool
+    monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """Two processes of 50 ends need some 124 files together, of 200 ends 424."""
-    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
-    ends = tuple(map(edge_end, range(each)))
-    spec = process_spec("p", process_task(TIMED, **{way: ends}))
+    """Two processes, one of 50 ends and one of 30, need 12 + 50 + 12 + 30 files."""
     settings = EmulationSettings(processes="machine")
-    specs = [replace(spec, settings=settings) for _ in range(2)]
+    specs = []
+    for each in (50, 30):
+        ends = tuple(map(edge_end, range(each)))
+        spec = process_spec("p", process_task(TIMED, **{way: ends}))
+        specs.append(replace(spec, settings=settings))
 
-    if fits:
-        assert len(share_processes(specs, 2)) == 1
-        return
-    with pytest.raises(RunError, match="allows 256"):
+    for most in (104, -1):  # where any number is allowed, that is -1
+        monkeypatch.setattr("resource.getrlimit", lambda _, most=most: (9, most))
+        assert share_processes(specs, 2) == [specs]
+    monkeypatch.setattr("resource.getrlimit", lambda _: (9, 103))
+    with pytest.raises(RunError, match=r"machine 0 has 2 .* needs 104 .* allows 103: "):
         share_processes(specs, 2)
+
+
+def test_modules_are_preloaded_by_name_behind_the_libraries() -> None:
+    trains = {"b.c:D", "emu_nodes.dgtp.programs:Worker", "a.b:C"}
+    assert modules_to_preload(trains, compute="real") == [
+        *("torch", "emu.graph_data", "a.b", "b.c", "emu_nodes.dgtp.programs"),
+    ]
+
+
+def test_the_first_strange_program_by_name_is_refused() -> None:
+    with pytest.raises(NodeMisbehaved, match="program a:B is not allowed"):
+        check_allowed(["c:D", "a:B", TIMED], [])
+    check_allowed([COPY], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,29 @@ def test_no_look_is_later_than_the_longest() -> None:
     pace = pace_at(1.0, quantum=0.0002)
 
     assert pace.shortest == pace.longest == 0.0002
+
+
+def stated(name: str, value: float) -> dict[str, Any]:
+    return {name: value}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["time_scale", "byte_scale", "deadline", "heartbeat_timeout", "memory_limit"],
+)
+def test_scales_and_limits_are_positive_and_finite(name: str) -> None:
+    for value in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"{name} is {value}; it must be positive"):
+            EmulationSettings(**stated(name, value))
+    assert getattr(EmulationSettings(**stated(name, 1e-9)), name) == 1e-9
+
+
+def test_a_sender_may_be_allowed_to_catch_up_nothing() -> None:
+    assert EmulationSettings(catch_up=0.0).catch_up == 0.0
+    assert EmulationSettings(catch_up=0.0).limits_bursts
+    for value in (-1e-9, math.nan):
+        with pytest.raises(ValueError, match="it must not be negative"):
+            EmulationSettings(catch_up=value)
 
 
 def test_settings_are_those_that_a_manifest_states() -> None:

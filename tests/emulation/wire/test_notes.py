@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from emu.emulation.wire.notes import (
     pack_order,
     unpack_ends,
     unpack_orders,
+    unpack_report,
 )
 from emu.errors import MalformedFrame
 
@@ -79,6 +81,41 @@ def test_nonsense_is_refused(nonsense: bytes) -> None:
     for unpack in (unpack_ends, unpack_orders):
         with contextlib.suppress(MalformedFrame):
             [*unpack(nonsense)]
+
+
+def test_notes_are_literal_bytes() -> None:
+    """The core reads and writes them as well (`ring_turns.c`)."""
+    flow = struct.pack("<4i2d", 1, 5, 6, 0, 7.5, 8.5)
+    assert pack_end(FlowEnded(5, 6, 7.5, 8.5)) == flow
+
+    ended = TaskEnded(
+        task=5,
+        iteration=6,
+        start=1.5,
+        end=2.5,
+        edges=[7, 8],
+        volumes=[9.5, 10.5],
+        began=3.5,
+        cpu=4.5,
+        late=0.25,
+        report={"a": 1.0},
+    )
+    report = b"\x81\xa1a\xcb\x3f\xf0" + bytes(6)
+    head = struct.pack("<6i5d", 2, 5, 6, 2, 12, 0, 1.5, 2.5, 3.5, 4.5, 0.25)
+    edges = struct.pack("<qdqd", 7, 9.5, 8, 10.5)
+    assert pack_end(ended) == head + edges + report
+
+    run = struct.pack("<4id", 3, 5, 6, 2, 1.5) + struct.pack("<4i", 7, 8, 9, -1)
+    assert pack_order(RunTask(5, 6, 1.5, [[7, 8], [9, -1]])) == run
+    assert pack_order(WakeSender(5, 1.5)) == struct.pack("<2id", 4, 5, 1.5)
+
+
+def test_a_report_is_a_map() -> None:
+    assert unpack_report(b"") == {}
+    assert unpack_report(b"\x81\xa1a\x05") == {"a": 5}
+    for packed in (b"\x05", b"\x91\x05", b"\xc1"):
+        with pytest.raises(MalformedFrame, match="a report is no msgpack map"):
+            unpack_report(packed)
 
 
 def test_an_order_is_no_end() -> None:
