@@ -36,6 +36,8 @@ _JSON_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
 #: Colours and underlines of a terminal.
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _YAML_KEY = re.compile(r"^([A-Za-z_][\w .-]*?)\s*:(?:\s|$)", re.MULTILINE)
+#: Within a line: over several, thousands of empty ones would take minutes.
+_YAML_WORD = re.compile(r"^[ \t-]*([A-Za-z_]\w*)[ \t]*:", re.MULTILINE)
 #: A line of prose or code, which no mapping of YAML has at its outermost depth: one
 #: that neither is indented, a mark or a comment nor has a colon behind a key.
 _NO_YAML = re.compile(r"^(?![\s#%}\]-]|\.\.\.|[^\n]*:(?:\s|$)).*\n", re.MULTILINE)
@@ -151,8 +153,7 @@ class Sample:
         if first_letter in ("{", "["):
             keys = _json_keys(self.text)
             return frozenset(key for key, _ in keys)
-        words = re.findall(r"^[\s-]*([A-Za-z_]\w*)\s*:", self.text, re.MULTILINE)
-        return frozenset(words)
+        return frozenset(_YAML_WORD.findall(self.text))
 
 
 def read_sample(path: Path) -> Sample:

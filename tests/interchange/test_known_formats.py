@@ -16,7 +16,12 @@ from emu.cli.app import app
 from emu.errors import DataError
 from emu.graph_data.readers.neighbour_lists import find_layout
 from emu.graph_data.readers.text_table import TableOptions
-from emu.interchange.known_formats import COMMON_FORMATS, FORMATS, describe
+from emu.interchange.known_formats import (
+    COMMON_FORMATS,
+    FORMATS,
+    OTHER_FORMATS,
+    describe,
+)
 from tests.interchange.platforms import BACKBONE
 from tests.interchange.test_boxes import TREE, matrix
 from tests.report.drawn_run import write_run
@@ -155,6 +160,25 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     ("r.csv", ":START_ID,:END_ID,:TYPE\n1,2,KNOWS\n", "a table of relations for Neo4j"),
     ("b.adj", "AdjacencyGraph\n3\n2\n0\n1\n2\n1\n2\n", "an adjacency graph of Ligra"),
     ("x.nt", "<http://a> <http://b> <http://c> .\n", "triples of RDF"),
+    ("y.ttl", "<urn:a>\n  <urn:b> <urn:c> .\n", "triples of RDF"),
+    ("smi.xml", '<?xml version="1.0" ?>\n<nvidia_smi_log>\n<gpu/>', "XML"),
+    (
+        "graph.xml",
+        '<graphs version="1">\n  <graph id="0" pattern="4" nchannels="12">',
+        "a dump of NCCL's graphs (XML)",
+    ),
+    ("y.graphml", '<?xml version="1.0"?>\n<g:graphml xmlns:g="x">', "GraphML"),
+    ("y.dot", '/* a */\n// b\nDigraph "a b"\n{ a -> b }\n', "DOT of Graphviz"),
+    (
+        "nsys.json",
+        '{"data":["[Unknown]","main"]}\n{"Type":48,"CudaEvent":{"startNs":"1"}}\n',
+        "an Nsight Systems export",
+    ),
+    (
+        "nsys.csv",
+        "Start (ns),Duration (ns),CorrId,Name\n1,2,3,volta_sgemm\n",
+        "an Nsight Systems export",
+    ),
     ("e.csv", "source,target\n1,2\n", "a table of edges"),
     ("tij.dat", "20 1 2\n20 1 3\n40 2 3\n", "a table of edges"),
     ("words.txt", "from_user;to_user;since\nu1;u2;2020\n", "a table of edges"),
@@ -174,6 +198,17 @@ def test_a_file_is_named(
     assert found["format"] == expected
     assert found["way"]
     assert describe(tmp_path / f"{name}.gz")["format"] == expected
+
+
+@pytest.mark.timeout(20)  # it took minutes for what no row of the table is
+@pytest.mark.parametrize("text", [60 * "/* a */\n" + "int b;\n", 200_000 * "\n"])
+def test_a_file_of_comments_or_empty_lines_is_looked_at_once(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "main.c"
+    path.write_text(text)
+
+    assert describe(path)["format"] == ""
 
 
 #: Texts of marks and rows, and whether they are LGL.
@@ -337,7 +372,7 @@ def test_splits_of_ogb_without_their_graph_are_named(
 
 
 def test_most_formats_have_a_sample() -> None:
-    rows = {row.name for row in (*FORMATS, *COMMON_FORMATS)}
+    rows = {row.name for row in (*FORMATS, *COMMON_FORMATS, *OTHER_FORMATS)}
     named = {name for _, _, name in SAMPLES}
 
     assert named <= rows
