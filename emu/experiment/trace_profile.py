@@ -190,7 +190,8 @@ def _occurrences(
     occurrences stand in their order.
     """
     with one_error(trace):
-        content = read_json(trace)
+        # Tracers write some arguments twice, of which none is read.
+        content = read_json(trace, unique_keys=False)
         events = content
         if isinstance(content, dict):
             events = content.get("traceEvents")

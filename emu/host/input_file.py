@@ -155,7 +155,7 @@ def read_json(
     path: Path,
     most: int = MOST_TEXT,
     *,
-    unique_keys: bool = False,
+    unique_keys: bool = True,
 ) -> Any:
     """Return the content of a JSON file, unpacked where its name ends in ``.gz``.
 
@@ -179,7 +179,7 @@ def read_json(
         raise DataError(f"is not JSON: {error}", path=path) from error
 
 
-def parse_json(text: str, *, unique_keys: bool = False) -> Any:
+def parse_json(text: str, *, unique_keys: bool = True) -> Any:
     """Return the value of a JSON text.
 
     Raises ValueError, RecursionError when it is not JSON or has too many values, and
@@ -189,11 +189,12 @@ def parse_json(text: str, *, unique_keys: bool = False) -> Any:
     values = sum(map(text.count, ",[{"))
     if values > limit(_MOST_VALUES):
         raise ValueError(f"it has {values} values, at most {_MOST_VALUES} are read")
-    hook = _mapping_of if unique_keys else None
+    hook = unique_mapping if unique_keys else None
     return json.loads(text, object_pairs_hook=hook)
 
 
-def _mapping_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the mapping of pairs; RepeatedKeyError where two have one key."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         counts = Counter(key for key, _ in pairs)
@@ -256,14 +257,20 @@ def read_arrays(
 
     They may have ``inflation`` times the size of the file; 16 MB are always allowed.
 
-    Raises DataError when it is missing or damaged, lacks an array, or claims to unpack
-    to more.
+    Raises DataError when it is missing or damaged, lacks an array or has it twice, or
+    claims to unpack to more.
     """
     with _open_archive(path) as (file, archive):
         infos = {}
+        doubles = []
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
+            if name in infos and name in names:
+                doubles.append(name)
             infos[name] = info
+        if doubles:
+            problem = f"holds two arrays {doubles[0]}: keep one of them"
+            raise DataError(problem, path=path)
         missing = [name for name in names if name not in infos]
         if missing:
             absent = ", ".join(missing)

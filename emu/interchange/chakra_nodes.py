@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import MOST_TEXT, read_packed
+from emu.host.input_file import MOST_TEXT, read_packed, unique_mapping
 from emu.interchange.protobuf import (
     FIXED,
     INTEGER,
@@ -314,7 +314,7 @@ def _check_version(versions: list[Any]) -> None:
 
 def _json_rows(text: str) -> Iterator[Data]:
     """Yield the metadata and the nodes by keys in lower case without underscores."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=unique_mapping)
     place = 0
     while place < len(text):
         gap = _GAP.match(text, place)

@@ -180,6 +180,12 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     columns = [title for title in titles if _DEVICE.fullmatch(title)]
     if len({*columns}) < len(columns):
         raise ValueError("it has two columns of one name")
+    # Rows are read by column: behind one that is passed over all would shift.
+    for title, column in zip(titles, columns, strict=False):
+        if title != column:
+            raise ValueError(
+                f"its column {title} before {column} is no GPU or NIC: remove it"
+            )
     # Titles behind the devices have blanks in them, as CPU Affinity has.
     other_titles = titles[len(columns) :]
     rest = " ".join(other_titles)

@@ -160,7 +160,8 @@ class RankTrace(Account):
         super().__init__(str(path))
         self.rank = rank
         with one_error(path):
-            document = read_json(path, limit(MOST_TEXT))
+            # Tracers write some arguments twice, of which none is read.
+            document = read_json(path, limit(MOST_TEXT), unique_keys=False)
             content = read_mapping(document, "trace")
             content.ignore(*_ABOUT)
             nanoseconds = content.number("baseTimeNanoseconds", 0)

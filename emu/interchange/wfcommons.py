@@ -49,7 +49,7 @@ def read_workflow(path: Path) -> Workload:
     for each other.
     """
     with one_error(path):
-        document = read_json(path, unique_keys=True)
+        document = read_json(path)
         content = read_mapping(document, "file")
         version = content.text("schemaVersion")
         if version not in VERSIONS:
@@ -94,7 +94,7 @@ class _Workflow:
             self._read_runs(execution)
             for file in plan.parts("files", "file"):
                 name = file.text("id")
-                size = file.number("sizeInBytes")
+                size = self._size_of(file, "sizeInBytes")
                 if self._sizes.setdefault(name, size) != size:
                     raise self._error(f"states two sizes of file {name!r}")
 
@@ -284,7 +284,7 @@ class _Workflow:
             files[link].append(name)
 
             size_key = "sizeInBytes" if "sizeInBytes" in file else "size"
-            size = file.number(size_key)
+            size = self._size_of(file, size_key)
             stated_size = self._sizes.setdefault(name, size)
             if stated_size != size:
                 kind = "size of a file that another task stated otherwise"
@@ -292,6 +292,15 @@ class _Workflow:
         outputs = dict.fromkeys(files["output"])
         inputs = dict.fromkeys(files["input"])
         return [*outputs], [*inputs]
+
+    def _size_of(self, file: Reading, key: str) -> float:
+        """Return the bytes of a file; DataError where they are negative."""
+        size = file.number(key)
+        # Among others of a pair it would make their sum smaller, without a word.
+        if size < 0:
+            name = _id_of(file)
+            raise self._error(f"file {name!r} has {key} {size:g}, write 0 or more")
+        return size
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield what parents and children state, by id or, before 1.5, by name."""

@@ -264,7 +264,7 @@ def parse_document(text: str, file: str) -> Document:
     if not is_json:
         return _read_yaml(file, text)
     try:
-        data = parse_json(text, unique_keys=True)
+        data = parse_json(text)
     except RepeatedKeyError as error:
         raise ScenarioError(str(error), file=file) from error
     except (ValueError, RecursionError) as error:

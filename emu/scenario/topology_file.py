@@ -72,7 +72,7 @@ def read_mapping(path: Path) -> Any:
     """
     name = path.name.removesuffix(".gz")
     if name.endswith(".json"):
-        return read_json(path, unique_keys=True)
+        return read_json(path)
     with one_error(path):
         # Aliases are read as one object each, however often they stand somewhere.
         text = read_packed_text(path, MOST_YAML)

@@ -361,7 +361,7 @@ def read_profile(path: str | Path) -> ProfileFile:
 @confine
 def _read_profile(path: Path) -> ProfileFile:
     file = str(path)
-    content = read_json(path, unique_keys=True)
+    content = read_json(path)
     version = content
     if isinstance(content, dict):
         version = content.get("version")

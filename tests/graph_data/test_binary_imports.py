@@ -342,8 +342,11 @@ def test_each_value_of_a_graph_of_several_is_cut_by_its_own_bounds() -> None:
         "paper": {"y": np.arange(10, 15), "name": "all"},
         "about": {"version": 7},
     }
-    bounds = {"x": [0, 2, 5], "edge_index": [0, 4, 6], "paper": {"y": [0, 2, 5]}}
-    graph = _cut_values(values, bounds, 1)
+    of_vertices = np.array([0, 2, 5])
+    of_edges = np.array([0, 4, 6])
+    paper = {"y": of_vertices}
+    bounds = {"x": of_vertices, "edge_index": of_edges, "paper": paper}
+    graph = _cut_values(values, bounds, number=1, origin="file")
 
     assert graph["x"].tolist() == [2, 3, 4]
     assert graph["edge_index"].tolist() == ends[:, 4:].tolist()

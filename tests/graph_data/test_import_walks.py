@@ -165,6 +165,21 @@ def test_sparse_labels_are_an_error(tmp_path: Path) -> None:
         import_graph(saved(tmp_path, content), "sparse")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CS")
+def test_a_matrix_by_columns_is_no_matter_for_a_dense_one(tmp_path: Path) -> None:
+    """Of a million vertices a dense one has terabytes; by rows it is read."""
+    torch = pytest.importorskip("torch")
+    content = graph_of_tensors(0)
+    sources, destinations = content.pop("edge_index")
+    matrix = torch.zeros(30, 30)
+    matrix[destinations, sources] = 1
+    content["adj_t"] = matrix.to_sparse_csc()
+    with pytest.raises(DataError, match=r"adj_t is sparse, save adj_t\.to_sparse_csr"):
+        import_graph(saved(tmp_path, content), "columns")
+    content["adj_t"] = content["adj_t"].to_sparse_csr()
+    assert import_graph(saved(tmp_path, content), "rows").facts["vertices"] == 30
+
+
 def ogb(folder: Path, *, packed: bool, seed: int = 0) -> dict[str, NDArray[Any]]:
     """Write a folder as ogb leaves it, as text or as npz."""
     rng = np.random.default_rng(seed)

@@ -259,6 +259,20 @@ def test_one_of_several_graphs_is_cut_out_of_their_tensors() -> None:
             array_files.choose_graph(nothing, choices, "file")
 
 
+@pytest.mark.parametrize("bounds", [[0, 2, 4], [1, 2, 5], [0, 6, 5], [0, 2, 9]])
+def test_slices_that_leave_out_rows_are_refused(bounds: list[int]) -> None:
+    """Rows behind the last slice were in no graph, without a word."""
+    merged = {"x": np.arange(5), "face": np.zeros((3, 5))}
+    choices: Any = SimpleNamespace(choose_graph=lambda *_: 0)
+    slices = {"x": np.array(bounds), "face": np.array([0, 2, 5])}
+    with pytest.raises(DataError, match=r"slices of x are .*, write 0 to its 5 rows"):
+        array_files.choose_graph((merged, slices), choices, "file")
+    # What is never read may be cut along another axis.
+    slices["x"] = np.array([0, 2, 5])
+    found = array_files.choose_graph((merged, slices), choices, "file")
+    assert found["x"].tolist() == [0, 1]
+
+
 def test_lists_of_names_end_with_the_number_of_the_others() -> None:
     """A list that is short enough has every name, and no number."""
     most = typed_graph._MOST_LISTED

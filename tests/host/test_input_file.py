@@ -52,6 +52,24 @@ def test_a_file_has_at_most_its_limit_of_bytes(tmp_path: Path) -> None:
         pass
 
 
+def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """The last array or key of a name counted; of others each may be there."""
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, number in (("a.npy", 1), ("b.npy", 2), ("b", 3)):
+            with archive.open(name, "w") as member:
+                np.save(member, np.array(number))
+    assert read_arrays(path, ["a"])["a"] == 1
+    with refused(path, "holds two arrays b: keep one of them"):
+        read_arrays(path, ["a", "b"])
+
+    content = tmp_path / "a.json"
+    content.write_text('[{"a": 1}, {"a": 2, "a": 2}]')
+    with refused(content, '"a" is there twice: keep one of them'):
+        read_json(content)
+    assert read_json(content, unique_keys=False) == [{"a": 1}, {"a": 2}]
+
+
 def test_json_is_read_packed_or_not_and_has_so_many_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

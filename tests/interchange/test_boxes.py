@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.interchange.gpu_matrix import GPUS, read_matrix
 from emu.interchange.slurm_switches import read_switches
 from emu.interchange.topology import Answers
@@ -110,6 +110,17 @@ def test_colours_and_prompts_are_read_past(tmp_path: Path) -> None:
     text = matrix(3, "NV18").replace("GPU0", "\x1b[4mGPU0\x1b[0m", 1)
     (tmp_path / "box.txt").write_text(f"$ nvidia-smi topo -m\n{text}\n$ exit\n")
     assert makespan(tmp_path / "box.txt", all_to_all(3)) == pytest.approx(2e-3)
+
+
+def test_a_nic_of_an_unknown_name_moves_no_other(h100: Path) -> None:
+    """Refuse it between others: their words were those of the column before."""
+    text = h100.read_text()
+    h100.write_text(text.replace("NIC0", "ib0"))
+    with pytest.raises(DataError, match="column ib0 before NIC1 is no GPU or NIC"):
+        read_matrix(h100, Answers())
+    # Behind all others it is left out, as affinities are.
+    h100.write_text(text.replace("NIC1", "ib1"))
+    assert read_matrix(h100, Answers()).left_out["column ib1"] == 1
 
 
 def test_boxes_are_joined_by_the_nearest_nic(h100: Path) -> None:

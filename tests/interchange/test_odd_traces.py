@@ -92,6 +92,16 @@ def test_a_part_of_a_number_is_no_id(
         read_workload(path)
 
 
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """The last one counted; keys of two nodes are not two of one."""
+    path = tmp_path / "a.json"
+    text = trace(NODE)
+    assert '"id"' in text
+    path.write_text(text.replace('"id"', '"id": 7, "id"', 1))
+    with pytest.raises(DataError, match='"id" is there twice: keep one of them'):
+        read_workload(path)
+
+
 def test_a_rank_of_two_files_is_refused(tmp_path: Path) -> None:
     """One of them was read, whichever the folder named last."""
     for name in ("a.0.json", "a.00.json"):

@@ -201,7 +201,15 @@ def test_runs_stand_apart_from_tasks_since_version_1_5(tmp_path: Path) -> None:
         ([task("a")], {"version": "1.2"}, "no 'jobs', which version 1.2 calls its"),
         ([task("a")], {"version": "1.7"}, "of version 1.0 to 1.6, found '1.7'"),
         ([task("a", seconds=-1.0)], {}, "a would take -1.0 s"),
-        ([task("a", ("output", "f", -4)), task("b", ("input", "f", -4))], {}, "-4.0 b"),
+        ([task("a", ("input", "f", -4))], {}, "file 'f' has size -4, write 0 or more"),
+        (
+            [
+                task("a", ("output", "f", 9), ("output", "g", -4)),
+                task("b", ("input", "f", 9), ("input", "g", -4)),
+            ],
+            {},
+            "file 'g' has size -4, write 0 or more",
+        ),
     ],
 )
 def test_a_workflow_that_cannot_be_is_refused(

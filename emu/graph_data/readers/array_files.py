@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import reprlib
 import warnings
 import zipfile
 from functools import partial
@@ -41,6 +42,8 @@ from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import one_error, open_input
 from emu.names import printable
 
+#: Names of matrices: of other arrays a sparse one has no meaning that is known.
+_MAY_BE_SPARSE = {*found_graph.MATRICES, *found_graph.FEATURES}
 #: Attributes of a graph, as a file of torch has them.
 _Mapping: TypeAlias = dict[Any, Any]
 
@@ -344,14 +347,16 @@ def _cut(
         bounds = next(iter(bounds.values()))
     count = len(bounds) - 1 if slices else 1
     number = choices.choose_graph(count, origin)
-    return _cut_values(merged, slices, number)
+    return _cut_values(merged, slices, number, origin)
 
 
 def _cut_values(
     values: _Mapping,
     slices: _Mapping,
     number: int,
+    origin: str,
 ) -> _Mapping:
+    """Return the part of a graph in each value; DataError where slices fit none."""
     graph = {}
     counts = values.get("_num_nodes")  # num_nodes is their sum
 
@@ -361,18 +366,43 @@ def _cut_values(
             graph["num_nodes"] = counts[number]
         elif isinstance(value, dict):
             inner_slices = bounds or {}
-            graph[name] = _cut_values(value, inner_slices, number)
+            graph[name] = _cut_values(value, inner_slices, number, origin)
         elif bounds is None:
             graph[name] = value
         else:
             first = int(bounds[number])
             last = int(bounds[number + 1])
             # As in PyTorch Geometric: what holds ids grows along the last axis.
-            if "index" in name:
+            is_of_ids = "index" in name
+            length = value.shape[-1] if is_of_ids else len(value)
+            _check_bounds(
+                name,
+                bounds=bounds,
+                length=length,
+                origin=origin,
+            )
+            if is_of_ids:
                 graph[name] = value[..., first:last]
             else:
                 graph[name] = value[first:last]
     return graph
+
+
+def _check_bounds(
+    name: str,
+    bounds: Any,
+    length: int,
+    origin: str,
+) -> None:
+    """Refuse slices that leave out rows of what is read, or have one twice."""
+    starts = bounds.tolist()
+    is_rising = starts == sorted(starts)
+    is_whole = is_rising and starts[0] == 0 and starts[-1] == length
+    # Classes of one's own may cut along other axes what has no meaning here.
+    if is_read(name) and not is_whole:
+        shown_starts = reprlib.repr(starts)
+        problem = f"slices of {name} are {shown_starts}, write 0 to its {length} rows"
+        raise DataError(problem, path=origin)
 
 
 def _arrays(
@@ -383,8 +413,6 @@ def _arrays(
     """Return the arrays that are read, and the names of what is not."""
     arrays: dict[str, Array] = {}
     unread = []
-    # Of other arrays a sparse one has no meaning that is known.
-    may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
     sparse_layouts = (torch.sparse_coo, torch.sparse_csr)
 
     by_name = _without_nesting(content)
@@ -392,7 +420,7 @@ def _arrays(
         is_tensor = isinstance(value, torch.Tensor)
         is_sparse = is_tensor and value.layout in sparse_layouts
         may_be_other = name in CODES and not is_tensor
-        if is_sparse and value.ndim == 2 and name in may_be_sparse:
+        if is_sparse and value.ndim == 2 and name in _MAY_BE_SPARSE:
             arrays |= _sparse_arrays(
                 torch,
                 name=name,
@@ -506,7 +534,10 @@ def _array(
         kind = type(value).__name__
         raise DataError(f"{name} is a {kind}, save it as a tensor", path=path)
     if value.layout != torch.strided:
-        problem = f"{name} is sparse, save {name}.to_dense()"
+        # Columns first or by blocks; dense, an adjacency would be terabytes.
+        is_matrix = value.ndim == 2 and name in _MAY_BE_SPARSE
+        form = "to_sparse_csr" if is_matrix else "to_dense"
+        problem = f"{name} is sparse, save {name}.{form}()"
         raise DataError(problem, path=path)
 
     # A tensor may repeat one number without end: its shape is no size of the file.

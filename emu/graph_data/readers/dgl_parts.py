@@ -32,7 +32,7 @@ def partition_json(folder: Path) -> Path | None:
     """
     descriptions = []
     for path in sorted(folder.glob("*.json")):
-        content = read_json(path, unique_keys=True)
+        content = read_json(path)
         if isinstance(content, dict) and "part-0" in content:
             descriptions.append(path)
 
@@ -55,7 +55,7 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
     once, or there are several types and none is chosen.
     """
     with one_error(description):
-        content = read_json(description, unique_keys=True)
+        content = read_json(description)
         if "part-0" not in content:
             problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
             raise DataError(problem, path=description)

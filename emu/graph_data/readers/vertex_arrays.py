@@ -146,7 +146,7 @@ def read_mapping(
 
     Raises DataError when it is something else.
     """
-    content = read_json(path, unique_keys=True)
+    content = read_json(path)
     if kind == "split":
         return _read_roles(path, content, options)
     is_known = isinstance(content, (dict, list))
