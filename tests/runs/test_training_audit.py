@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from emu.errors import DataError
-from emu.problem import Job
+from emu.problem import Job, Task
 from emu.runs.array_files import write_weights
-from emu.runs.retraining import training_audit
+from emu.runs.retraining import (
+    list_training,
+    step_ends,
+    training_audit,
+    trains,
+)
 from emu.scenario import build_job
 from emu.scenario.scenario_file import loads
 from emu.training import reference_training
@@ -158,3 +165,89 @@ def test_a_job_that_learns_nothing_cannot_be_compared(tmp_path: Path) -> None:
 def test_a_run_without_losses_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no losses"):
         training_audit(tmp_path, job_of())
+
+
+def alone_with(
+    monkeypatch: pytest.MonkeyPatch, weights: list[float], losses: list[float]
+) -> None:
+    """Have one process find these weights and losses."""
+    alone = np.array(weights), np.array(losses)
+    monkeypatch.setattr("emu.runs.retraining._alone", lambda *_: alone)
+
+
+@pytest.mark.parametrize(
+    ("losses", "weights", "subjects"),
+    [
+        ([2.0, float("nan")], [1.0, float("inf")], []),
+        ([2.0, 1.0], [1.0, float("inf")], ["loss"]),
+        ([2.0, float("nan")], [1.0, 1.0], ["weights"]),
+    ],
+)
+def test_runs_that_diverge_are_compared_by_where_they_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    losses: list[float],
+    weights: list[float],
+    subjects: list[str],
+) -> None:
+    """Numbers before they run off are no longer the same."""
+    alone_with(monkeypatch, [5.0, float("inf")], [9.0, float("inf")])
+    monkeypatch.setattr("emu.runs.retraining.training_frame", frame_of(losses))
+    write_weights(tmp_path, {"": np.array(weights)})
+
+    checked, violations = training_audit(tmp_path, job_of())
+
+    assert checked == 3
+    assert [found.subject for found in violations] == subjects
+    for found in violations:
+        assert found.amount == 1.0
+        assert "diverged in one of the run and one process alone" in found.sentence
+
+
+def frame_of(losses: list[float]) -> Any:
+    """Return a reader of a training.csv with losses that a file would leave out."""
+    table = pd.DataFrame(
+        {"task": "w0", "iteration": range(len(losses)), "figure": "loss"}
+    )
+    return lambda _: table.assign(value=losses)
+
+
+def test_weights_that_are_off_say_by_which_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By 0.3 and 0.4, of 3 and 4: 0.5 of 5."""
+    alone_with(monkeypatch, [3.0, 4.0], [2.0, 2.0])
+    write_losses(tmp_path, {"": [2.0, 2.0]})
+    write_weights(tmp_path, {"": np.array([3.3, 4.4])})
+
+    _, (found,) = training_audit(tmp_path, job_of())
+
+    assert found.sentence == "weights are 0.1 of them off those alone"
+    assert found.amount == pytest.approx(0.5)
+    assert found.constraint == "training"
+
+
+def test_parts_that_compute_and_have_a_model_train() -> None:
+    model = {"model": {"hidden": 4}}
+    jobs = {
+        "a": {**model, "compute": "real"},
+        "b": {**model, "compute": "timed"},
+        "c": {"compute": "real"},
+        "d": model,
+    }
+    several = Job((Task("t", "t"),), (), 1, settings={"jobs": jobs})
+    assert [*list_training(several)] == [("a/", jobs["a"]), ("d/", model)]
+    single = Job((Task("t", "t"),), (), 1, settings=model)
+    assert [*list_training(single)] == [("", model)]
+
+
+def test_runs_of_no_system_have_no_steps() -> None:
+    """As those of custom tasks, and those that go on from another attempt."""
+    run: Any = SimpleNamespace(manifest={}, path=Path("run"))
+    assert not trains(run)
+    with pytest.raises(DataError, match="run: has no training steps"):
+        step_ends(run)
+    run.manifest = {"scenario": {"job": {"system": "dgtp"}}}
+    assert trains(run)
+    run.manifest["first_iteration"] = 4
+    assert not trains(run)

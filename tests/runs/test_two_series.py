@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.runs.intervals import Interval
 from emu.runs.repeats import Agreement
 from emu.runs.two_series import compare_lengths, distances, drift_of
 
@@ -127,3 +129,45 @@ def test_no_time_at_all() -> None:
     likeness = compare_lengths([0.0, 0.0], [1.0])
     assert (likeness.apart, likeness.median_error) == (None, None)
     assert likeness.outcome(0.03) is Agreement.DIFFERS
+
+
+def test_what_chance_makes_differs_by_no_chance() -> None:
+    """Lengths as far apart as 5 % of all divisions are may be of one distribution."""
+    likeness = compare_lengths([1.0, 2.0], [2.0, 3.5])
+    assert likeness.apart is not None
+    for chance, outcome in ((0.5, Agreement.DIFFERS), (1.0, Agreement.UNDECIDED)):
+        judged = replace(likeness, chance=chance * likeness.apart)
+        assert judged.outcome(0.03) is outcome
+    # A drift as large as what it may be off by, or as the threshold, is none.
+    drift = Interval(-0.25, 0.25, 9)
+    for half, threshold, is_told in (
+        (0.25, 0.125, False),
+        (0.125, 0.25, False),
+        (0.125, 0.125, True),
+    ):
+        drifting = replace(likeness, drift=replace(drift, half=half))
+        lines = drifting.differences(threshold)
+        assert any(line.startswith("lengths drift") for line in lines) == is_told
+
+
+def test_medians_and_distances_differ_beyond_the_threshold() -> None:
+    likeness = compare_lengths([1.0, 2.0, 3.0], [1.5, 2.5, 3.5])
+    assert likeness.median_error == likeness.apart == 0.25
+    assert likeness.differences(0.25) == []
+    assert likeness.differences(0.24) == [
+        "medians are +25 % apart",
+        "iterations are 25 % apart on average",
+    ]
+
+
+def test_quartiles_are_those_of_a_hundred_steps() -> None:
+    likeness = compare_lengths([*map(float, range(101))], [1.0])
+    assert likeness.measured_quartiles == (25.0, 50.0, 75.0)
+    assert likeness.drift is None
+
+
+def test_what_chance_makes_is_drawn_alike_each_time() -> None:
+    """200 divisions of a seed: the same two series are the same share apart."""
+    measured = [1.0, 1.1, 1.3, 1.6, 2.0, 2.5]
+    likeness = compare_lengths(measured, [1.05, 1.2, 1.45, 1.8, 2.3, 3.1, 4.0])
+    assert likeness.chance == pytest.approx(0.5777443609022556, rel=1e-9)

@@ -256,9 +256,7 @@ class DataReader:
         length = core.length
         self._sink = self._find_sink()
         if self._sink is not None:
-            core.expected = self._sink.core
-            if not lib.let_pass(core):
-                raise no_room(core.memory, length)
+            core.expected = self._sink.core  # from now on the core lets it pass
             return
 
         body = self._allocate(length) if length else memoryview(bytearray(0))

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.wire.data_reader import DataReader
+from emu.emulation.wire.data_reader import DataReader, decode_header
 from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_data, encode_message
 from emu.emulation.wire.frame_layout import (
+    CONNECTION_ROWS,
+    LAST_STATE,
     Frame,
     Kind,
     Message,
+    WireLimits,
 )
+from emu.errors import MalformedFrame
 
 HELLO = (
     b"emuF\x00\x05\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07"
@@ -157,6 +161,18 @@ def test_nothing_is_allocated_for_a_payload_without_bytes() -> None:
 def test_arrays_that_the_wire_does_not_carry(array: Any) -> None:
     with pytest.raises(ValueError, match="tensor 'x'"):
         encode_data(0, 0, {"x": array})
+
+
+def test_limits_of_lengths_and_numbers() -> None:
+    """By default; the iteration of a last state is the largest of 32 bits."""
+    limits = WireLimits()
+    assert (limits.header, limits.body, limits.message) == (65536, 2**30, 2**20)
+    assert np.iinfo(CONNECTION_ROWS["iteration"]).max == LAST_STATE
+    fields: dict[str, Any] = {"edge": 2**62, "shaped": False, "tensors": []}
+    most = decode_header({**fields, "iteration": 2**62}, limit=1)
+    assert (most.edge, most.iteration) == (2**62, 2**62)
+    with pytest.raises(MalformedFrame, match="iteration is 4611686018427387905"):
+        decode_header({**fields, "iteration": 2**62 + 1}, limit=1)
 
 
 def test_messages_carry_plain_values_only() -> None:

@@ -14,7 +14,7 @@ import pytest
 from emu.emulation.wire.data_reader import DataReader
 from emu.emulation.wire.encoding import encode_data
 from emu.errors import MalformedFrame, RunError
-from emu.prediction.core import ffi
+from emu.prediction.core import ffi, lib
 from tests.emulation.wire.prefix import prefix_of
 from tests.emulation.wire.test_decoding import Recorder, feed
 
@@ -86,6 +86,21 @@ def test_an_error_is_said_at_every_further_frame() -> None:
     for _ in range(2):
         with pytest.raises(MalformedFrame, match="version 9"):
             reader.take()
+
+
+def test_nothing_is_taken_behind_an_altered_frame() -> None:
+    reader = DataReader(Recorder())
+    data = bytearray(b"".join(encode_data(1, 2, {"x": np.zeros(3, np.uint8)})))
+    good = b"".join(encode_data(1, 3, {}))
+    data[-1] ^= 1
+    with pytest.raises(MalformedFrame, match="altered on its way"):
+        feed(reader, bytes(data))
+    room = ffi.buffer(lib.next_room(reader.core).start, len(good))
+    room[:] = good
+    reader.on_bytes(len(good))
+
+    with pytest.raises(MalformedFrame, match="altered on its way"):
+        reader.take()
 
 
 def test_a_refused_prefix_behind_another_frame_is_named() -> None:
