@@ -7,9 +7,9 @@ taken for them, and whatever a library raises at damage is one error of ours.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
-import io
 import json
 import math
 import os
@@ -47,6 +47,8 @@ _PIECE = 1 << 20
 ALWAYS_ALLOWED = 1 << 24
 #: First bytes of a file that is packed by gzip.
 GZIP = b"\x1f\x8b"
+#: Of bytes that are none.
+_NO_TEXT = "is not text in UTF-8"
 #: Of arrays: truth values, real numbers, texts and rows of them.
 _ARRAY_KINDS = "biufUSV"
 
@@ -78,7 +80,7 @@ def _describe_damage(error: Exception, *, plain: bool) -> str:
     """Return what is wrong with a file; ``plain``: with one that is no scenario."""
     # Where it is none a reader that takes pieces does not know.
     if isinstance(error, UnicodeDecodeError):
-        return "is not text in UTF-8"
+        return _NO_TEXT
     problem = "is damaged"
     if isinstance(error, MemoryError) and plain:
         problem = "needs more memory than there is"
@@ -115,40 +117,62 @@ def _size_of(file: BufferedReader) -> int:
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """Return the text of a file, without a mark of its byte order (BOM).
 
-    Raises OSError or UnicodeDecodeError when it cannot be read, or is not UTF-8, and
-    DataError as `open_input`.
+    Raises OSError or UnicodeDecodeError when it cannot be read, or is not UTF-8 nor
+    UTF-16 by that mark, and DataError as `open_input`.
     """
     with open_input(path, most) as file:
         content = file.read(_size_of(file))
-        return content.decode("utf-8-sig")
+        return _decode(content)
 
 
-def read_packed(path: Path, most: int | None = MOST_TEXT) -> bytes:
+def _decode(content: bytes) -> str:
+    """Return text in UTF-8, or in UTF-16 where a mark says so, as `recognise` does."""
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if is_wide else "utf-8-sig"
+    return content.decode(encoding)
+
+
+def read_packed(
+    path: Path,
+    most: int | None = MOST_TEXT,
+    most_unpacked: float = math.inf,
+) -> bytes:
     """Return the bytes of a file, unpacked where they are packed by gzip.
 
-    Raises OSError when it cannot be read, or what is packed is damaged, and DataError
-    as `open_input`, and where it unpacks to too much.
+    Raises OSError, EOFError or zlib.error when it cannot be read, or what is packed is
+    damaged, and DataError as `open_input`, and where it unpacks to too much, or to more
+    bytes than ``most_unpacked``.
     """
     with open_input(path, most) as file:
         content = file.read(_size_of(file))
     # By the content, as `recognise` looks at it: names do not always say it.
     if not content.startswith(GZIP):
         return content
+
+    pieces = []
+    size = 0
     with open_gzip(path) as stream:
-        return stream.read()
+        # Piece by piece: all at once would be in memory before it is counted.
+        while piece := stream.read1(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most_unpacked:
+                problem = f"unpacks to more than {most_unpacked} bytes, which are read"
+                raise DataError(problem, path=path)
+    return b"".join(pieces)
 
 
 def read_packed_text(path: Path, most: int = MOST_TEXT) -> str:
-    """Return the text of a file, packed or not, without a mark of its byte order.
+    """Return the text of a file as `read_text` does, packed or not.
 
-    Raises as `read_packed`, UnicodeDecodeError when it is not UTF-8, and DataError when
-    the text is longer.
+    Raises as `read_text`, and DataError when what is packed is damaged, or the text is
+    longer.
     """
-    content = read_packed(path, most)
-    if len(content) > most:
-        problem = f"unpacks to {len(content)} bytes, at most {most} are read"
-        raise DataError(problem, path=path)
-    return content.decode("utf-8-sig")
+    try:
+        content = read_packed(path, most, most_unpacked=most)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"is damaged: {error}", path=path) from error
+    return _decode(content)
 
 
 def read_json(
@@ -157,17 +181,14 @@ def read_json(
     *,
     unique_keys: bool = True,
 ) -> Any:
-    """Return the content of a JSON file, unpacked where its name ends in ``.gz``.
+    """Return the content of a JSON file, packed by gzip or not.
 
     Raises DataError when it is missing, cut short, too long, not JSON, or has a key
     twice where keys are to be ``unique_keys``.
     """
     try:
-        if path.suffix != ".gz":
-            return parse_json(read_text(path, most), unique_keys=unique_keys)
-        with open_gzip(path) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig").read()
-            return parse_json(text, unique_keys=unique_keys)
+        content = read_packed(path, most)
+        return parse_json(_decode(content), unique_keys=unique_keys)
     except FileNotFoundError as error:
         raise DataError("is missing", path=path) from error
     except OSError as error:
@@ -175,6 +196,8 @@ def read_json(
         raise DataError(problem, path=path) from error
     except RepeatedKeyError as error:
         raise DataError(str(error), path=path) from error
+    except UnicodeDecodeError as error:
+        raise DataError(_NO_TEXT, path=path) from error
     except (ValueError, EOFError, zlib.error, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", path=path) from error
 

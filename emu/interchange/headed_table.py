@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from emu.host.input_file import one_error, read_text
+from emu.host.input_file import one_error, read_packed_text
 from emu.units import read_number
 
 Rows = Iterator[tuple[int, list[str]]]
@@ -19,9 +19,7 @@ def read_headed_table(path: Path) -> tuple[list[str], Rows]:
     The header is empty where the file is; an error of reading names the file.
     """
     with one_error(path):
-        # Excel writes a mark of byte order in front.
-        text = read_text(path).removeprefix("\ufeff")
-        lines = text.splitlines()
+        lines = read_packed_text(path).splitlines()
         table = [*csv.reader(lines)]
 
     header: list[str] = []

@@ -163,11 +163,15 @@ def _unpack(path: Path, folder: Path) -> None:
         zipfile.ZipFile(file) as archive,
     ):
         known = {*_NAMES, signature.NAME}
-        for name in archive.namelist():
+        names = archive.namelist()
+        for name in names:
             # Known names alone: `../` in one would lead out of the folder.
             if name not in known:
                 text = f"holds {printable(name)}, which is no record of a run"
                 raise DataError(text, path=path)
+            # Of two other programs may unpack the one that is not looked at here.
+            if names.count(name) > 1:
+                raise DataError(f"holds {name} twice", path=path)
             with archive.open(name) as member:
                 # A size that the archive states is a claim: one byte beyond the
                 # bound shows that it is passed, without unpacking the rest.

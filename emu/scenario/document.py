@@ -23,7 +23,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
-from emu.host.input_file import RepeatedKeyError, parse_json, read_text
+from emu.host.input_file import RepeatedKeyError, parse_json, read_packed_text
 from emu.host.limits import limit, say_memory
 from emu.problem.fields.section import Trail
 from emu.scenario.yaml_slips import what_to_write
@@ -238,7 +238,7 @@ def _read_file(path: str | Path) -> Document:
         # Before the text is read: it raises where so much is not free.
         path = Path(path)
         say_memory(path)
-        text = read_text(path, most_bytes)
+        text = read_packed_text(path, most_bytes)
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise ScenarioError(problem, file=file) from error

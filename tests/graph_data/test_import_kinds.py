@@ -305,6 +305,8 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      "splits/valid.csv": "20\n", "splits/test.csv": "30\n"}, UP, {"split": [2, 1, 1]}),
     ("a split in npz", {"e.csv": GAPS, "splits.npz": npz(train_idx=[40, 10],
      val_idx=[20])}, UP, {"split": [2, 1, 0]}),
+    ("ids beside a split of lists", {"e.csv": GAPS, "splits.npz": npz(train_idx=[40,
+     10], ids=[7, 8])}, UP, {"split": [2, 0, 0], "notes": "1 array: ids"}),
     ("split packed", {"e.csv": GAPS, "splits/train.csv.gz": packed("40\n10\n"),
      "splits/valid.csv.gz": packed("20\n"), "splits/test.csv.gz": packed("30\n")}, UP,
      {"split": [2, 1, 1]}),

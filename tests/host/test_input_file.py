@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
@@ -30,6 +31,7 @@ from emu.host.input_file import (
     read_array_header,
     read_arrays,
     read_json,
+    read_packed_text,
     read_text,
 )
 from emu.host.limits import large_files
@@ -68,6 +70,33 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with refused(content, '"a" is there twice: keep one of them'):
         read_json(content)
     assert read_json(content, unique_keys=False) == [{"a": 1}, {"a": 2}]
+
+
+def test_text_is_read_in_each_form_that_a_file_is_known_in(tmp_path: Path) -> None:
+    """Read UTF-16, which has a mark, and gzip, whatever a file is called."""
+    text = '{"\u00e9": 1}' + 200 * " "
+    forms = [text.encode(code) for code in ("utf-8", "utf-8-sig", "utf-16")]
+    forms.append(codecs.BOM_UTF16_BE + text.encode("utf-16-be"))
+    path = tmp_path / "a.json"
+    for form in forms:
+        path.write_bytes(form)
+        assert read_text(path) == read_packed_text(path) == text
+        path.write_bytes(gzip.compress(form))
+        assert read_packed_text(path, most=len(form)) == text
+        assert read_json(path) == {"\u00e9": 1}
+
+    packed = path.read_bytes()
+    with refused(path, f"has {len(packed)} bytes, at most 9 are read"):
+        read_packed_text(path, most=9)
+    path.write_bytes(gzip.compress(bytes(1000)))
+    with refused(path, "unpacks to more than 999 bytes, which are read"):
+        read_packed_text(path, most=999)
+    path.write_bytes(packed[:-9])
+    with refused(path, "is damaged: Compressed file ended"):
+        read_packed_text(path)
+    path.write_bytes(b"\xff")
+    with refused(path, "is not text in UTF-8"):
+        read_json(path)
 
 
 def test_json_is_read_packed_or_not_and_has_so_many_values(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,6 +120,8 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"link,bytes\n\xff\xfe,1\n")
     with pytest.raises(DataError, match="is not text in UTF-8"):
         read_measurement(path)
+    path.write_bytes(gzip.compress(b"link,bytes\na out,1\n"))
+    assert read_measurement(path).values == {"a out": [1.0]}
 
 
 def test_the_command_shows_it_beside_the_runs(run: RecordedRun, tmp_path: Path) -> None:

@@ -249,6 +249,24 @@ def test_what_is_no_shared_run_is_refused(
     assert not (tmp_path / "escaped.json").exists()
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_record_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """The last was audited, and another program may unpack the first."""
+    path = tmp_path / "twice.zip"
+    for count in (1, 2):
+        with zipfile.ZipFile(path, "w") as archive:
+            for _ in range(count):
+                archive.writestr("result.json", b"{}")
+        if count == 1:
+            with unpack_shared(path) as folder:
+                assert (folder / "result.json").exists()
+    with (
+        pytest.raises(DataError, match=r"holds result\.json twice"),
+        unpack_shared(path),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     "method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from emu.errors import EmulatorError, ScenarioError, ScenarioErrors
 from emu.scenario import find_errors, load
-from emu.scenario.document import parse_document
+from emu.scenario.document import parse_document, read_document
 from emu.scenario.scenario_file import loads
 
 GOOD = """\
@@ -490,6 +491,19 @@ def test_validate_finds_what_simulating_would_fail_on(
     (error,) = find_errors(_written(tmp_path, text), [change])
 
     assert error.key == key
+
+
+def test_a_scenario_may_be_packed_or_in_utf_16(tmp_path: Path) -> None:
+    """Read what `emu what` calls a scenario of emu."""
+    text = "name: \u00e9\r\njob: {iterations: 3}\r\n"
+    path = tmp_path / "a.yaml"
+    for content in (text.encode("utf-16"), gzip.compress(text.encode())):
+        path.write_bytes(content)
+        found = read_document(path).data
+        assert found == {"name": "\u00e9", "job": {"iterations": 3}}
+    path.write_bytes(content[:-9])
+    with pytest.raises(ScenarioError, match="is damaged: Compressed file ended"):
+        read_document(path)
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,6 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     if id_name:
         read_names.append(id_name)
     arrays = read_arrays(path, read_names)
-    unread_names = set(names) - set(read_names)
-    left_out = count_left_out("array", sorted(unread_names))
     origin = ", ".join(value_names)
 
     values: Any = arrays[value_names[0]]
@@ -76,6 +74,8 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         has_mask = any(members.dtype == bool for members in parts.values())
         if not has_mask:
             table = _lists_of_parts(parts, path)
+            # Lists name their vertices: other ids beside them say nothing more.
+            left_out = _unread(names, value_names)
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
     # Sparse features are four arrays of one matrix.
@@ -90,7 +90,7 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         kind=kind,
         values=values,
         how=f"{origin}, rows in order",
-        left_out=left_out,
+        left_out=_unread(names, read_names),
     )
     if not id_name:
         return table
@@ -98,6 +98,12 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     ids = arrays[id_name].reshape(-1)
     how = f"{origin}, by id in {id_name}"
     return replace(table, ids=ids, how=how)
+
+
+def _unread(names: list[str], read_names: list[str]) -> tuple[str, ...]:
+    """Return what is left out of a file with arrays of these names."""
+    unread_names = set(names) - set(read_names)
+    return count_left_out("array", sorted(unread_names))
 
 
 def _names_of_values(
@@ -181,7 +187,10 @@ def _value_array(values: list[Any], kind: str, path: Path) -> Array:
     # numpy makes objects of None and of dictionaries.
     is_numeric = array.dtype.kind in "iufbU"
     if not is_numeric:
-        problem = f"its {kind} are no numbers or words: {values[0]!r:.60}"
+        known_kinds = (bool, int, float, str)
+        odd_values = [value for value in values if not isinstance(value, known_kinds)]
+        odd_value = odd_values[0] if odd_values else values[0]
+        problem = f"its {kind} are no numbers or words: {odd_value!r:.60}"
         raise DataError(problem, path=path)
     return array
 
