@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +30,9 @@ def is_slower(scenario: Scenario, limit: float) -> bool | None:
     Raises ScenarioError, DataError as `emu.scenario.prepare`.
     """
     section = scenario.job
-    if not isinstance(section, ReplicaSection) or not _is_as_stated(scenario):
+    if not isinstance(section, ReplicaSection):
+        return None
+    if not _is_as_stated(scenario):
         return None
 
     context = scenario.build_context(opened=True)
@@ -40,7 +41,11 @@ def is_slower(scenario: Scenario, limit: float) -> bool | None:
     train = dataset.train_count
     context = replace(context, train_vertices=train)
     machines = section.ranks(context.machines)
-    rank, capacity = _slowest(scenario.to_cluster(), machines)
+    cluster = scenario.to_cluster()
+    rates = [_most_of(cluster, name, side=1) for name in machines]
+    rate_in = min(rates)
+    rank = rates.index(rate_in)
+
     intake = section.intake(context, dataset, rank)
     if intake is None:
         return None
@@ -48,11 +53,15 @@ def is_slower(scenario: Scenario, limit: float) -> bool | None:
     seeds = count_seeds(settings, train, intake.batches)
     seconds = limit * int(seeds[-1])
     longest = seconds * (1 + _ROUNDING)
+    # Volumes are emulated bytes, each of which stands for that many real ones.
+    rate_out = _most_of(cluster, machines[rank], side=0)
+    real_rate_out = rate_out * context.byte_scale
+    longest -= intake.summed / real_rate_out
     if intake.least_seconds() > longest:
         return True
-    # Volumes are emulated bytes, each of which stands for that many real ones.
-    real_capacity = capacity * context.byte_scale
-    return intake.seconds_at(real_capacity) > longest
+
+    real_rate_in = rate_in * context.byte_scale
+    return intake.seconds_at(real_rate_in) > longest
 
 
 def _is_as_stated(scenario: Scenario) -> bool:
@@ -63,20 +72,16 @@ def _is_as_stated(scenario: Scenario) -> bool:
     return scenario.failures is None and not is_own_rule
 
 
-def _slowest(cluster: Cluster, machines: Sequence[str]) -> tuple[int, float]:
-    """Return which of some machines takes in the least per second, and how much."""
+def _most_of(cluster: Cluster, machine: str, *, side: int) -> float:
+    """Return the most that a machine sends (0) or takes in (1) per second."""
     links = cluster.links
-    most = links.steps.most
-    capacities = []
-    for name in machines:
-        position = cluster.index(name)
-        capacity = np.inf  # of one without a NIC, or with a route past it
-        if links.always_crossed(position, 1):
-            _, port = links.nic[position]
-            capacity = most[port]
-        capacities.append(float(capacity))
-    slowest = min(capacities)
-    return capacities.index(slowest), slowest
+    position = cluster.index(machine)
+    # Of one without a NIC, or with a route past it.
+    if not links.always_crossed(position, side):
+        return np.inf
+    port = links.nic[position, side]
+    capacity = links.steps.most[port]
+    return float(capacity)
 
 
 def least_seconds(scenario: Scenario) -> float:

@@ -29,6 +29,8 @@ class Intake:
     """Seconds of the task that sends."""
     behind: tuple[float, ...] = ()
     """Seconds of the tasks that wait, in their order."""
+    summed: int = 0
+    """Real bytes that the machine sends of a sum, behind the last of these tasks."""
 
     def least_seconds(self) -> float:
         """Return seconds that no schedule of the job beats, were there no bytes."""

@@ -100,6 +100,25 @@ def test_no_row_is_faster_than_its_slowest_machine(row: str, nic: str) -> None:
             assert is_slower(scenario, (0.1 if "p3" in row else 0.4) * seconds)
 
 
+@pytest.mark.parametrize("row", [row for row in REPLICAS if "p3" not in row])
+def test_no_row_is_faster_than_the_last_sum_of_gradients(row: str) -> None:
+    """A machine sends all of its parts of the sum behind its last mini-batch."""
+    edit: dict[str, Any] = {
+        "cluster.machines[1].nic": {"in": "1 Gbit/s", "out": "3 Mbit/s"},
+        "job.model.hidden": 2048,
+        "job.iterations": 2,
+        "job.precision": "float64",
+        "emulation.byte_scale": 0.5,
+    }
+    if row == "apt":
+        edit["job.strategy"] = "gdp"
+    scenario = load(as_variant(timed(), row), edit)
+    seconds = seconds_per_seed(scenario)
+    assert is_slower(scenario, seconds) is False
+    # Of APT the sum of layer 1 alone is behind all else.
+    assert is_slower(scenario, (0.3 if row == "apt" else 0.45) * seconds)
+
+
 @pytest.mark.parametrize("row", REPLICAS)
 def test_a_route_past_a_nic_is_no_bound_of_it(row: str) -> None:
     """Machines that a fast link joins are not as slow as their NICs."""

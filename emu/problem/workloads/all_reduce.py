@@ -472,6 +472,15 @@ def part_elements(elements: int, place: tuple[int, ...]) -> int:
     return end - begin
 
 
+def elements_of_rank(elements: int, ranks: int, rank: int) -> int:
+    """Return how many elements a rank sends in all steps of a ring."""
+    sent = 0
+    for transfers in steps_of("ring", ranks):
+        _, first, last = transfers[rank]
+        sent += part_elements(elements, (first, last, ranks))
+    return sent
+
+
 def elements_sent(source: Task, destination: Task, elements: int) -> int:
     """Return how many of ``elements`` an edge carries: from a step to a receiver."""
     sender = source.settings

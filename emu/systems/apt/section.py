@@ -14,7 +14,11 @@ from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, Dataset, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.workloads.all_reduce import all_reduce_edge_count, build_named_job
+from emu.problem.workloads.all_reduce import (
+    all_reduce_edge_count,
+    build_named_job,
+    elements_of_rank,
+)
 from emu.problem.workloads.fetches import ASKED
 from emu.problem.workloads.operations import Operations
 from emu.systems import Floats, Keys, Names, Problems, Settings, Times, translation
@@ -29,7 +33,7 @@ from emu.systems.intake import Intake
 from emu.systems.job_section import BuildContext
 from emu.systems.model_section import ModelProgramSection
 from emu.systems.p3.job import PHASES
-from emu.systems.p3.volumes import split_model
+from emu.systems.p3.volumes import SplitModel, split_model
 from emu.systems.replica_section import ReplicaSection
 from emu.systems.training_section import feature_bytes, number_bytes, repeat_times
 from emu.systems.translation import CommonJob, Translation
@@ -121,13 +125,7 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             return "gdp"
 
         dataset = open_for(settings)
-        split = split_model(
-            settings["model"],
-            dataset.feature_length,
-            dataset.classes,
-            number_bytes(settings),
-        )
-
+        split = _split_of(settings, dataset)
         cluster = context.cluster
         byte_seconds = []
         for name in self._names(context):
@@ -235,6 +233,9 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             return None
         row = feature_bytes(settings) * dataset.feature_length
         plan = BatchPlan.from_settings(settings)
+        split = _split_of(settings, dataset)
+        gradients = split.first_width * split.feature_length
+        sent = elements_of_rank(gradients, ranks=settings["workers"], rank=rank)
 
         def count() -> Floats:
             rows = count_rows_of(dataset, plan, batches, self.samplers_of(rank))
@@ -248,7 +249,19 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             sending=self.sure_seconds("graph_store"),
             # One mini-batch after the other goes through all of them.
             behind=(self.sure_seconds(*PHASES.values()),),
+            # The gradient of layer 1 comes last; the others' are sent beside it.
+            summed=split.itemsize * sent,
         )
+
+
+def _split_of(settings: Settings, dataset: Dataset) -> SplitModel:
+    """Return the sizes of the model of a job's settings."""
+    return split_model(
+        settings["model"],
+        dataset.feature_length,
+        dataset.classes,
+        number_bytes(settings),
+    )
 
 
 def _write(common: CommonJob) -> Keys:

@@ -24,6 +24,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_edges,
     all_reduce_tasks,
     build_named_job,
+    elements_of_rank,
 )
 from emu.problem.workloads.fetches import ASKED
 from emu.systems import Floats, Keys, Names, Problems, Settings, translation
@@ -33,7 +34,11 @@ from emu.systems.dgtp.section import PullingSection
 from emu.systems.intake import Intake
 from emu.systems.job_section import BuildContext
 from emu.systems.replica_section import ReplicaSection
-from emu.systems.training_section import feature_bytes
+from emu.systems.training_section import (
+    count_parameters,
+    feature_bytes,
+    number_bytes,
+)
 from emu.systems.translation import CommonJob, Translation
 
 if TYPE_CHECKING:
@@ -242,6 +247,8 @@ class PullingReplicas(ReplicaSection, PullingSection):
         settings = self.data_settings(context)
         batches = self.count_batches(context)
         row = feature_bytes(settings) * dataset.feature_length
+        gradients = count_parameters(settings, dataset)
+        sent = elements_of_rank(gradients, ranks=settings["workers"], rank=rank)
 
         def count() -> Floats:
             from emu.graph_data import count_remote_rows  # noqa: PLC0415 - 60 ms
@@ -257,6 +264,7 @@ class PullingReplicas(ReplicaSection, PullingSection):
             before=self.sure_seconds("sampler_fetch") if self.asks else 0.0,
             sending=self.sure_seconds("graph_store"),
             behind=(self.sure_seconds("sampler"), self.sure_seconds("worker")),
+            summed=number_bytes(settings) * sent,
         )
 
 
