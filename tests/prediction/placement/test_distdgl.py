@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +52,38 @@ def test_testbed_placement_is_pinned_down() -> None:
     assert [by_name[f"w{i}"] for i in range(6)] == [0, 0, 1, 1, 2, 3]
     assert [machine_of[4:16].count(m) for m in range(4)] == [3, 3, 3, 3]
     assert by_name["ps0"] in {2, 3}, "the 50 G machines have no core left"
+
+
+def test_an_equal_job_is_placed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other machines or tasks are placed anew, and so are jobs of many edges."""
+    module = importlib.import_module("emu.prediction.placement.distdgl")
+    placed = []
+
+    def list_pairs(job: Job) -> list[tuple[int, int]]:
+        placed.append(job)
+        return sampler_pairs(job)
+
+    monkeypatch.setattr(module, "sampler_pairs", list_pairs)
+    job, cluster = paper_testbed()
+    # As no other test has it.
+    job = replace(job, settings={"name": "placed once"})
+    placement = place_distdgl(job, cluster)
+    # Equal, and not the same: as two commands load them.
+    assert place_distdgl(replace(job), replace(cluster)) is placement
+    assert len(placed) == 1
+
+    _, roomy_cluster = paper_testbed(cpu=16)
+    roomy = place_distdgl(job, roomy_cluster)
+    *tasks, server = job.tasks
+    pinned_server = replace(server, pinned="m1")
+    pinned = replace(job, tasks=(*tasks, pinned_server))
+    assert place_distdgl(pinned, roomy_cluster) != roomy
+    assert colocated_pairs(job, roomy) == (12, 12)
+    assert len(placed) == 3
+
+    large = replace(job, edges=100 * job.edges)
+    assert place_distdgl(large, cluster) == place_distdgl(large, cluster)
+    assert len(placed) == 5
 
 
 def test_as_many_pairs_as_brute_force() -> None:
