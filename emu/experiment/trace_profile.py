@@ -257,8 +257,8 @@ def _read_spans(
         # Of the others complete events alone have a duration, in microseconds.
         if phase != "X":
             continue
-        start = float(event["ts"])
-        seconds = float(event["dur"]) / 1e6
+        start = _microseconds(event, "ts")
+        seconds = _microseconds(event, "dur") / 1e6
         has_length = 0 <= seconds < math.inf
         if not (math.isfinite(start) and has_length):
             fields = {key: event[key] for key in ("name", "ts", "dur")}
@@ -271,6 +271,14 @@ def _read_spans(
         process = str(event.get("pid"))
         process_ids[name, category].add(process)
     return spans, process_ids, halves
+
+
+def _microseconds(event: dict[str, Any], key: str) -> float:
+    """Return a time of an event; ValueError without it."""
+    if key not in event:
+        name = event.get("name")
+        raise ValueError(f"range {name} has no {key}")
+    return float(event[key])
 
 
 def _check_halves(names: Iterable[str], halves: Collection[str], trace: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from emu.errors import DataError
 from emu.interchange.accounted import Account
+from emu.names import printable
+from emu.problem.fields.quantities import MOST_LETTERS
 from emu.units import DURATION, SIZE
 
 #: End of a message, as its reader has it.
@@ -47,8 +49,13 @@ class Workload(Account):
     def add_task(self, name: str, seconds: float, **fields: Any) -> None:
         """Add a task that takes so long.
 
-        Raises DataError when the time is negative, or none that a scenario may have.
+        Raises DataError when name or time are none that a scenario may have.
         """
+        if not 1 <= len(name) <= MOST_LETTERS or not name.isprintable():
+            raise self.error(
+                f"has a task {printable(name, 40)!r}: a name has 1 to {MOST_LETTERS} "
+                "characters that can be printed"
+            )
         if not 0 <= seconds < DURATION.limit:
             raise self.error(f"{name} would take {seconds} s")
         time = DURATION.exact(seconds)

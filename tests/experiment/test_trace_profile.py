@@ -91,7 +91,8 @@ def test_volumes_are_those_of_the_samples_and_the_profile_is_usable(
         ([event("forward", 0, 1)], {}, "holds no range 'graph_store'.*forward .1."),
         ([event("x", 0, 1)], {"worker": ["y"]}, "holds no range 'y'.*there are: x .1."),
         ([], {"worker": ["y"]}, "there are: none"),
-        ([{"ph": "X", "name": "worker"}], {}, "is damaged"),
+        ([{"ph": "X", "name": "worker"}], {}, "is damaged: range worker has no ts"),
+        ([{"ph": "X", "name": "a", "ts": 1}], {}, "is damaged: range a has no dur"),
         (
             [{**event("worker", 9 * pid, 1), "pid": pid} for pid in (1, 2)],
             {},

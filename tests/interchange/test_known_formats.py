@@ -159,6 +159,12 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     ),
     ("r.csv", ":START_ID,:END_ID,:TYPE\n1,2,KNOWS\n", "a table of relations for Neo4j"),
     ("b.adj", "AdjacencyGraph\n3\n2\n0\n1\n2\n1\n2\n", "an adjacency graph of Ligra"),
+    ("block.conf", "BlockName=b0 Nodes=n[0-3]\n", "a topology.conf of Slurm's blocks"),
+    (
+        "events.json",
+        '[{"name": "a", "ph": "X", "ts": 1, "dur": 2, "pid": 0, "tid": 0}]',
+        "a trace for chrome://tracing",
+    ),
     ("x.nt", "<http://a> <http://b> <http://c> .\n", "triples of RDF"),
     ("y.ttl", "<urn:a>\n  <urn:b> <urn:c> .\n", "triples of RDF"),
     ("smi.xml", '<?xml version="1.0" ?>\n<nvidia_smi_log>\n<gpu/>', "XML"),

@@ -201,6 +201,9 @@ def test_runs_stand_apart_from_tasks_since_version_1_5(tmp_path: Path) -> None:
         ([task("a")], {"version": "1.2"}, "no 'jobs', which version 1.2 calls its"),
         ([task("a")], {"version": "1.7"}, "of version 1.0 to 1.6, found '1.7'"),
         ([task("a", seconds=-1.0)], {}, "a would take -1.0 s"),
+        ([task(101 * "a")], {}, "has a task 'a+...': a name has 1 to 100"),
+        ([task("")], {}, "has a task '': a name has 1 to 100"),
+        ([task("a\u202e")], {}, "has a task .*: a name has 1 to 100"),
         ([task("a", ("input", "f", -4))], {}, "file 'f' has size -4, write 0 or more"),
         (
             [
