@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from emu.errors import DataError
+from emu.errors import DataError, EmulatorError
 from emu.host.foreign_code import (
     CodeWithheld,
     ask_to_run,
     class_problem,
     code_of_others,
+    describe_point,
+    import_library,
     import_program,
+    is_installed,
     line_of,
     module_text,
 )
@@ -141,3 +148,96 @@ def test_the_text_of_a_module_is_found_without_importing_it(
         module_text("emu_test_package.none")
     with pytest.raises(DataError, match="module sys has no text"):
         module_text("sys")
+
+
+def missing(text: str) -> str:
+    """Return what is said where the text of a program cannot be imported."""
+    with pytest.raises(ImportError) as caught:
+        import_program("mine.py:run", text)
+    return str(caught.value)
+
+
+def test_only_a_module_that_is_nowhere_may_be_beside_the_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error of another kind is of the code that raised it, whatever it names."""
+    odd = "raise ImportError('odd', name='emu_test_nowhere')"
+    assert missing(odd) == "odd"
+    assert missing("raise ModuleNotFoundError('gone')") == "gone"
+    # A module that was made, and is found nowhere, is there.
+    monkeypatch.setitem(sys.modules, "emu_test_made", ModuleType("emu_test_made"))
+    assert "beside" not in missing("import emu_test_made.more")
+    assert "beside" in missing("import emu_test_nowhere.more")
+
+
+def test_classes_of_others_are_not_what_a_text_defines() -> None:
+    with pytest.raises(DataError, match=r"'go'; it defines A$"):
+        import_program("mine.py:go", "from json import JSONDecoder\nclass A: pass")
+    with pytest.raises(DataError, match=r"'go'; it defines no class$"):
+        import_program("mine.py:go", "go = 3")
+
+
+def test_a_module_below_none_has_no_text() -> None:
+    with pytest.raises(DataError, match=r"No module named 'emu_test_nowhere\.inner'"):
+        module_text("emu_test_nowhere.inner")
+    with pytest.raises(DataError, match=r"No module named '__main__\.inner'"):
+        module_text("__main__.inner")
+
+
+def test_a_text_that_does_not_parse_says_where_by_itself() -> None:
+    run = import_program(
+        "mine.py:run", "def run(text, file):\n    compile(text, file, 'exec')"
+    )
+    for file, line in (("mine.py", ""), ("other.py", " (line 2 of mine.py)")):
+        with pytest.raises(SyntaxError) as caught:
+            run("class (", file)
+        assert line_of(caught.value, "mine.py") == line
+
+
+def test_a_library_is_there_where_it_has_compiled_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any of its folders; a module without one, and none at all, are none."""
+    for name, files in (("bare", []), ("full", ["a.py", "_C.so", "_C2.so"])):
+        folder = tmp_path / f"emu_test_{name}"
+        folder.mkdir()
+        for file in ("__init__.py", *files):
+            (folder / file).write_text("raise RuntimeError")
+    (tmp_path / "emu_test_leaf.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [
+        is_installed(f"emu_test_{name}") for name in ("bare", "full", "leaf", "no")
+    ]
+    assert found == [False, True, False, False]
+    assert not is_installed("emu_test_no.inner")
+
+
+def test_a_library_that_does_not_import_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "emu_test_broken.py").write_text("raise ValueError('no GPU')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert import_library("json", "a key", "pip").dumps(1) == "1"
+    words = "a key: needs emu_test_no, which is not installed here: pip"
+    with pytest.raises(DataError, match=f"^{words}$"):
+        import_library("emu_test_no", "a key", "pip")
+    words = "is installed but does not import: ValueError: no GPU"
+    with pytest.raises(DataError, match=words):
+        import_library("emu_test_broken", "a key", "pip")
+
+
+def test_an_entry_point_is_described_with_the_package_that_brings_it() -> None:
+    plain = EntryPoint("mine", "there:Thing", "emu.systems")
+    assert (
+        describe_point(plain) == "entry point mine = there:Thing of group emu.systems"
+    )
+    brought: Any = SimpleNamespace(**vars_of(plain), dist=SimpleNamespace(name="pack"))
+    assert describe_point(brought).endswith("of group emu.systems, which pack brings")
+    odd = EntryPoint("mine", "?", "emu.systems")
+    with pytest.raises(EmulatorError, match=r"emu\.systems: is no MODULE:NAME"):
+        describe_point(odd)
+
+
+def vars_of(point: EntryPoint) -> dict[str, str]:
+    """Return the three words of an entry point."""
+    return {"name": point.name, "value": point.value, "group": point.group}

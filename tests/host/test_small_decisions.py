@@ -8,6 +8,7 @@ import gzip
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
+import emu
 from emu.errors import DataError
 from emu.host import confinement, first_moments, input_file, interruption
 from emu.host.files import (
@@ -45,6 +47,7 @@ from emu.host.this_host import (
     module_command,
     name_of_clock,
     this_host,
+    version_of_emu,
 )
 
 
@@ -228,7 +231,7 @@ def test_packed_bytes_are_known_by_their_content(tmp_path: Path) -> None:
         read_packed_text(packed, most=6)
     packed.write_bytes(gzip.compress(b"a" * 99, mtime=0))
     assert len(read_packed_text(packed, most=99)) == 99
-    with pytest.raises(DataError, match="unpacks to 99 bytes, at most 98 are read"):
+    with pytest.raises(DataError, match="unpacks to more than 98 bytes"):
         read_packed_text(packed, most=98)
 
 
@@ -332,6 +335,27 @@ def test_a_host_is_replaced_for_a_block() -> None:
         fail()
     assert (host.monotonic(), host.process_id()) == (1.0, os.getpid())
     assert this_host.precise_timers()
+
+
+def test_a_version_of_a_tree_has_what_git_calls_its_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the tree that holds the package; without git it is the version alone."""
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        asked.append(command)
+        if len(asked) > 1:
+            raise subprocess.TimeoutExpired(command, 10.0)
+        return SimpleNamespace(stdout="1234567-dirty\n")
+
+    monkeypatch.setattr(Path, "exists", lambda path: path.name == ".git")
+    monkeypatch.setattr(subprocess, "run", run)
+    tree = Path(emu.__file__).parents[1]
+    ask = version_of_emu.__wrapped__
+    assert ask() == f"{emu.__version__}+1234567-dirty"
+    assert ask() == emu.__version__
+    assert asked[0][:3] == ["git", "-C", str(tree)]
 
 
 def test_clocks_have_a_name_where_the_kernel_tells_one(
