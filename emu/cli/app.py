@@ -26,6 +26,7 @@ from typing_extensions import override
 import emu
 from emu.cli.completion import offer_words
 from emu.cli.signs_of_life import signs_of_life
+from emu.cli.written_files import check_written_files
 from emu.errors import DataError, EmulatorError
 from emu.host.foreign_code import code_of_others
 from emu.host.interruption import INTERRUPTED, tell
@@ -178,6 +179,7 @@ class Command(TyperCommand):
         A line says which code of others runs, or was left out.
         """
         name = str(self.name)
+        check_written_files(ctx)
         runs = COMMANDS[name].runs_code or ctx.params.get("run_code", False)
         large = _complain if ctx.meta[_LARGE[0]] else None
         with (

@@ -1,0 +1,44 @@
+"""A command writes over no file that it reads, or writes by another option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("simulate job.yaml --json job.yaml", "--json job.yaml: is that of FILE too"),
+        ("what a job.yaml --json ./job.yaml", "--json job.yaml: is that of FILE... to"),
+        ("advise job.yaml --write job.yaml", "--write job.yaml: is that of FILE too"),
+        ("advise job.yaml --write b --json b", "--json b: is that of --write too"),
+        ("fit . -o fit.yaml --json fit.yaml", "--json fit.yaml: is that of --out too"),
+        ("share . key.zip --sign key.zip", "OUT.zip key.zip: is that of --sign too"),
+        ("profile job.yaml job.yaml", "OUT job.yaml: is that of FILE too"),
+    ],
+)
+def test_a_file_that_is_read_is_not_replaced(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("job.yaml", "key.zip"):
+        (tmp_path / name).write_text("name: kept")
+    result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"name: kept"}
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_devices_and_names_of_no_files_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The scenario is a shipped one, and the file of results beside it is new.
+    for words in ("validate golden --json golden", "what /dev/null --json /dev/null"):
+        assert "is that of" not in CliRunner().invoke(app, words.split()).stderr
