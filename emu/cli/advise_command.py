@@ -24,7 +24,7 @@ from emu.host.files import check_writable
 from emu.report.terminal import terminal
 from emu.scenario import Scenario, write_scenario
 from emu.training.looks import HELD
-from emu.units import MONEY
+from emu.units import DURATION, MONEY, Quantity
 
 #: Options that say nothing where several jobs share the machines.
 _OF_ONE_JOB = ("--budget", "--deadline", "--max-staleness", "--keep-lr", "--seeds")
@@ -89,8 +89,8 @@ def advise_command(
         raise ScenarioError("write one of --to and --per-epoch", file=f"--to {to}")
     terms = Terms(
         target=Target.parse(to, within) if to else None,
-        budget=options.seconds(budget, "--budget", MONEY) if budget else inf,
-        deadline=options.seconds(deadline, "--deadline") if deadline else inf,
+        budget=_limit(budget, "--budget", MONEY),
+        deadline=_limit(deadline, "--deadline", DURATION),
         staleness=max_staleness,
         seeds=seeds,
         keep_rate=keep_rate,
@@ -120,6 +120,20 @@ def advise_command(
         terminal().print(*advice.lines(), sep="\n")
     for line in advice.remarks():
         typer.echo(line, err=True)
+
+
+def _limit(text: str, option: str, quantity: Quantity) -> float:
+    """Return what an option states at most, infinite where it is left out.
+
+    Raises ScenarioError when it is no such quantity, or none of it.
+    """
+    if not text:
+        return inf
+    limit = options.seconds(text, option, quantity)
+    if not limit:
+        problem = f"found {text!r}, which nothing keeps to: write more than 0"
+        raise ScenarioError(problem, file=option)
+    return limit
 
 
 def _check_options(

@@ -26,6 +26,8 @@ jobs:
         (["several.yaml", "--within", "9"], "--within: is of an accuracy"),
         (["demo", "--per-epoch", "--within", "9"], "--within: is of an accuracy"),
         (["demo", "--sum"], "--sum: is of several jobs"),
+        (["demo", "--per-epoch", "--deadline", "0 s"], "--deadline: found '0 s'"),
+        (["demo", "--per-epoch", "--budget", "0 $"], "--budget: found '0 $', which"),
         (["demo", "--write", "none/best.yaml"], "none/best.yaml: cannot be written"),
     ],
 )
