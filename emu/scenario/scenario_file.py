@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -14,12 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from emu.errors import (
-    NodeLost,
-    PlacementError,
-    ScenarioError,
-    ScenarioErrors,
-)
+from emu.errors import NodeLost, PlacementError, ScenarioError, ScenarioErrors
 from emu.host.files import write_atomic
 from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
@@ -309,13 +305,16 @@ def loads(
 
 
 def write_scenario(path: Path, scenario: Scenario) -> None:
-    """Write a scenario as YAML, whole or not at all.
+    """Write a scenario whole or not at all: as YAML, or JSON where it is named so.
 
     Raises DataError when it cannot be written.
     """
+    content = scenario.to_json()
+    if path.suffix == ".json":
+        write_atomic(path, json.dumps(content, indent=1) + "\n")
+        return
     text = io.StringIO()
-    writer = YAML()
-    writer.dump(scenario.to_json(), text)
+    YAML().dump(content, text)
     write_atomic(path, text.getvalue())
 
 

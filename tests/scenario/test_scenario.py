@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.problem.fields.section import Section
 from emu.problem.workloads import window_of
-from emu.scenario import Scenario, build_job, find_errors, load, realize
+from emu.scenario import (
+    Scenario,
+    build_job,
+    find_errors,
+    load,
+    realize,
+    write_scenario,
+)
 from emu.scenario.document import read_document
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import loads
@@ -418,3 +425,11 @@ def test_the_memory_in_flight_has_room_for_a_buffer(size: str) -> None:
     with pytest.raises(ScenarioError, match=r"memory_limit: .*write 4096 B or more"):
         load("golden", {"emulation.memory_limit": size})
     load("golden", {"emulation.memory_limit": "4096 B"})
+
+
+def test_a_scenario_is_written_as_its_file_is_named(tmp_path: Path) -> None:
+    """Write JSON where the name says so: YAML there is refused by every command."""
+    scenario = load("golden")
+    for name in ("golden.json", "golden.yaml", "golden.txt"):
+        write_scenario(tmp_path / name, scenario)
+        assert load(tmp_path / name).to_json() == scenario.to_json()
