@@ -7,8 +7,10 @@ At each value each system stands on its own machines with its own settings, as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from emu.errors import ScenarioError
@@ -129,7 +131,7 @@ class Crossover:
     where it does not."""
     estimate: Any | None
     """Value where the busiest link has as much to carry in both systems, which is what
-    first principles say; None where that is nowhere in the range."""
+    first principles say; None where no values that were tried have it between them."""
     simulations: int
     """Rows that were asked for, each on every set of machines that it tries."""
 
@@ -167,13 +169,21 @@ class _Search:
         return self.seen[value]
 
     def _ask(self, system: str, text: Any) -> Answer:
-        try:
+        with self._errors_of_range():
             return measure(self.scenario, system, {self.key: text})
+
+    @contextmanager
+    def _errors_of_range(self) -> Iterator[None]:
+        """Name ``--range`` in errors of the key.
+
+        The range may be of this search's making, and sixteen times as much is not
+        always allowed.
+        """
+        try:
+            yield
         except ScenarioError as error:
             if error.key != self.key:
                 raise
-            # The range may be of this search's making: sixteen
-            # times as much is not always allowed.
             problem = f"{error.problem}; --range LOW,HIGH names the values to try"
             raise ScenarioError(problem, file=f"--key {self.key}") from error
 
@@ -183,27 +193,35 @@ class _Search:
         return self.at(self.values.low), self.at(self.values.high)
 
     def change_of(self, condition: Callable[[Side], bool]) -> tuple[Side, Side] | None:
-        """Return neighbours between which a condition changes, or None."""
-        first, last = self.ends
-        holds = condition(first)
-        # Bisection finds one change, and needs ends that differ.
-        if condition(last) == holds:
-            return None
-        below, above = bisect(
-            self.values.low,
-            self.values.high,
-            lambda value: condition(self.at(value)) == holds,
-            whole=self.values.whole,
-        )
-        return self.at(below), self.at(above)
+        """Return neighbours between which a condition changes, or None.
+
+        Of several changes it is the first between two values that were tried before.
+        """
+        for low, high in pairwise(sorted(self.seen)):
+            holds = condition(self.at(low))
+            # Bisection finds one change, and needs ends that differ.
+            if condition(self.at(high)) == holds:
+                continue
+
+            def is_low(value: float) -> bool:
+                return condition(self.at(value)) == holds  # noqa: B023 - called below
+
+            below, above = bisect(low, high, is_low, whole=self.values.whole)
+            return self.at(below), self.at(above)
+        return None
 
     def check_key(self) -> None:
-        """Refuse a key that changes nothing of a system."""
+        """Refuse a key of no magnitude, or that changes nothing of a system."""
+        if self.key.rpartition(".")[2] == "seed":
+            problem = "numbers draws, of which none is more: emu compare --seeds N"
+            raise ScenarioError(problem, file=f"--key {self.key}")
         low = {self.key: self.values.write(self.values.low)}
         high = {self.key: self.values.write(self.values.high)}
         for system in self.between:
-            least = as_variant(self.scenario, system, low)
-            if least == as_variant(self.scenario, system, high):
+            with self._errors_of_range():
+                least = as_variant(self.scenario, system, low)
+                most = as_variant(self.scenario, system, high)
+            if least == most:
                 problem = f"changes nothing of {system}: name a key that both have"
                 raise ScenarioError(problem, file=f"--key {self.key}")
 
@@ -218,6 +236,7 @@ def find_crossover(
     """Return where the better of two systems changes as a key grows.
 
     One change is looked for, by bisection: the range's ends say whether there is one.
+    What first principles see is looked for between the values that this has tried.
     ``watch`` is called with the value that is tried. Raises ScenarioError,
     PlacementError, DataError as `measure`; among others where the key is unknown or
     changes nothing of a system, or a value is impossible.

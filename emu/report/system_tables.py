@@ -372,10 +372,10 @@ def crossover_table(found: Crossover) -> Table:
     if found.found:
         text = f"{below} is faster up to {low}, {above} from {high}"
     elif below == above:
-        text = f"{below} is faster from {low} to {high}"
+        text = f"{below} is faster at {low} and at {high}"
     else:
         # It stands on other machines at the two ends, which the table has.
-        text = f"{found.below.best.system} is faster from {low} to {high}"
+        text = f"{found.below.best.system} is faster at {low} and at {high}"
     # A long key as a header is broken in the middle of a word.
     table = plain_table(
         f"{text}, by seeds per second; values of {found.key}",
@@ -414,7 +414,7 @@ def _say_estimate(found: Crossover) -> str:
     """Return where first principles see the crossover, and the simulations it took."""
     # The estimate looks at bytes alone, and may see no crossover where slots or cores
     # make one.
-    place = "nowhere in the range"
+    place = "between no two values that were tried"
     if found.estimate is not None:
         place = f"at {found.estimate}"
     return (

@@ -114,8 +114,8 @@ def test_the_title_names_machines_where_both_ends_have_the_same() -> None:
         found = Crossover("job.x", low_side, side(9, high), None, 2)
         return str(crossover_table(found).title)
 
-    assert title(["m0"]).startswith("p3 on m0 alone is faster from 1 to 9,")
-    assert title(["m0", "m1"]).startswith("p3 is faster from 1 to 9,")
+    assert title(["m0"]).startswith("p3 on m0 alone is faster at 1 and at 9,")
+    assert title(["m0", "m1"]).startswith("p3 is faster at 1 and at 9,")
 
 
 RATES = {
@@ -322,6 +322,11 @@ def test_a_value_that_cannot_be_names_the_option_that_decides() -> None:
     with pytest.raises(ScenarioError, match=r"983 or fewer; --range LOW,HIGH") as error:
         find_crossover(scenario, "job.batch_size", ("data_parallel", "p3"), values)
     assert error.value.file == "--key job.batch_size"
+    # It already shows where the file is written for a system.
+    with pytest.raises(ScenarioError, match=r"0\.5.*; --range LOW,HIGH"):
+        find_crossover(
+            scenario, "job.batch_size", ("data_parallel", "p3"), Values(0.5, 2)
+        )
 
 
 def test_a_crossover_and_its_estimate_are_two_changes_along_one_key(
@@ -363,6 +368,33 @@ def test_a_crossover_and_its_estimate_are_two_changes_along_one_key(
     )
     assert [side.value for side in low.sides] == [1, 15]
     assert (low.found, low.estimate) == (False, None)
+
+
+def test_an_estimate_is_seen_between_values_that_were_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links of the first carry more at both ends, and less from 20 to 60."""
+
+    def measured(_: object, system: str, settings: dict[str, Any]) -> Any:
+        (value,) = settings.values()
+        load = value if value <= 60 else 0
+        speed, load = {"a": (40, 20), "b": (value, load)}[system]
+        return SimpleNamespace(
+            system=system, samples_per_second=speed, busiest_link=load
+        )
+
+    monkeypatch.setattr(crossover, "measure", measured)
+    monkeypatch.setattr(crossover, "as_variant", lambda *row: row)
+    none = cast("Any", None)
+    found = find_crossover(none, "job.x", ("a", "b"), Values.between("1", "100"))
+    assert (found.below.value, found.estimate) == (40, 19)
+
+
+def test_a_seed_has_no_crossover() -> None:
+    values = Values.between("1", "3")
+    for key in ("seed", "job.dataset.seed"):
+        with pytest.raises(ScenarioError, match="numbers draws"):
+            find_crossover(loads(TEXT), key, ("data_parallel", "p3"), values)
 
 
 def test_an_error_of_another_key_is_told_as_it_is(

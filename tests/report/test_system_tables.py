@@ -296,8 +296,8 @@ def placed(system: str, rate: float, machines: list[str], **more: Any) -> Any:
     ("found", "above", "text"),
     [
         (True, "p3", "dgtp on .* is faster up to 8, p3 on .* from 16, by seeds"),
-        (False, "dgtp", "dgtp on .* is faster from 8 to 16, by seeds"),
-        (False, "other", "dgtp is faster from 8 to 16, by seeds"),
+        (False, "dgtp", "dgtp on .* is faster at 8 and at 16, by seeds"),
+        (False, "other", "dgtp is faster at 8 and at 16, by seeds"),
     ],
 )
 def test_a_crossover_names_who_is_faster_on_which_side(
@@ -331,7 +331,7 @@ def test_a_crossover_names_who_is_faster_on_which_side(
     assert [row[-1] for row in rows] == ["1.5 s"] * 4
     bold = ["bold", "", "", "bold"] if best else ["bold", "", "bold", ""]
     assert [row.style for row in table.rows] == bold
-    place = "at 12" if found else "nowhere in the range"
+    place = "at 12" if found else "between no two values that were tried"
     assert table.caption == (
         "first principles: the busiest link has as much to carry in both "
         f"{place}; 9 simulations"
