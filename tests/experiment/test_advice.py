@@ -147,9 +147,9 @@ def best_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 #: The fastest system, the cheapest, one between them, and one of whole graphs.
 FEW_ROWS = ["data_parallel", "dgcl", "dgtp", "p3.none"]
-#: One that is synchronous, one of whole graphs, one that updates late and one that is
-#: asynchronous: rows of four of the eleven classes of weights.
-ROWS_OF_CLASSES = ["data_parallel", "dgcl", "p3.A", "dorylus.async"]
+#: One that draws mini-batches and one of whole graphs that is asynchronous: rows of two
+#: of the eleven classes of weights.
+ROWS_OF_CLASSES = ["data_parallel", "dorylus.async"]
 
 
 @pytest.fixture

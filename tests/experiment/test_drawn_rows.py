@@ -71,7 +71,7 @@ def counts_of(system: str, *, drawn: bool) -> dict[str, float]:
 ROWS = [row for row in list_variants(["all"]) if row != "neutron_star"]
 
 
-@pytest.mark.parametrize("system", draws.rarely_but(3, ROWS))
+@pytest.mark.parametrize("system", draws.rarely_but(4, ROWS))
 def test_a_row_counts_as_that_of_the_generated_graph(system: str) -> None:
     counts = {drawn: counts_of(system, drawn=drawn) for drawn in (True, False)}
     assert counts[True].keys() == counts[False].keys()

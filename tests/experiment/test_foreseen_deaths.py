@@ -149,7 +149,7 @@ def written_in(content: Content, result: RunResult, victims: list[str]) -> Exper
 
 
 @pytest.mark.parametrize(
-    "system", draws.rarely_but(2, sorted({*CASES, *SYSTEMS} - {"disturbed"}))
+    "system", draws.rarely_but(3, sorted({*CASES, *SYSTEMS} - {"disturbed"}))
 )
 def test_deaths_at_any_step_are_foreseen_as_their_file_has_them(
     system: str, tmp_path: Path
