@@ -1,4 +1,6 @@
-"""The draws that tests try: a third in `make test`, all in `make nightly`.
+"""The draws that tests try: a fifth in `make test`, all in `make nightly`.
+
+Of tests of the prediction and of trust, which take least per draw, a third is tried.
 
 A draw is an example of Hypothesis, a number of a parameter `seed`, one that a test
 loops over by `some`, or a row of a `grid`. What once found a fault is no draw: tests
@@ -18,8 +20,14 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
+_TRIES_ALL = os.environ.get("EMU_DRAWS") == "all"
 #: 1 of so many draws is tried.
-SHARE = 1 if os.environ.get("EMU_DRAWS") == "all" else 3
+SHARE = 1 if _TRIES_ALL else 5
+#: Rooms whose tests take least per draw, and 1 of how many is tried of these.
+_CHEAP = ("tests/prediction/", "tests/trust/")
+_CHEAP_SHARE = 1 if _TRIES_ALL else 3
+#: 1 of so many rows of a grid: of a fifth short axes would lose values.
+_GRID_SHARE = 1 if _TRIES_ALL else 3
 #: Seeds or examples of a test that are so few are tried in any case.
 FEW = 2
 _SETTINGS = "_hypothesis_internal_use_settings"
@@ -27,13 +35,17 @@ _ROW_WITH_MARKS = type(pytest.param())
 T = TypeVar("T")
 
 
-def count(most: int, few: int = FEW, *, dear: bool = False) -> int:
+def count(
+    most: int, few: int = FEW, *, dear: bool = False, share: int | None = None
+) -> int:
     """Return how many of so many draws are tried.
 
     ``dear``: they take seconds of CPU together; half as many are tried, of all still
-    all.
+    all. ``share``: 1 of so many is tried, by default of `SHARE`.
     """
-    share = 2 * SHARE if dear and SHARE > 1 else SHARE
+    share = share or SHARE
+    if dear and share > 1:
+        share = 2 * share
     return max(min(most, few), -(-most // share))
 
 
@@ -51,7 +63,7 @@ def grid(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     return [
         tuple(value for _, value in row)
         for row in numbered
-        if sum(position for position, _ in row) % SHARE == 0
+        if sum(position for position, _ in row) % _GRID_SHARE == 0
     ]
 
 
@@ -91,7 +103,8 @@ def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
         if asked is not None and function not in changed:
             changed.add(function)
             dear = item.get_closest_marker("dear") is not None
-            fewer = settings(asked, max_examples=count(asked.max_examples, dear=dear))
+            tried = count(asked.max_examples, dear=dear, share=_share_of(item))
+            fewer = settings(asked, max_examples=tried)
             setattr(function, _SETTINGS, fewer)
         if (seed := _seed(item)) is not None:
             lengths.setdefault(_name(item), set()).add(seed)
@@ -117,7 +130,11 @@ def _is_tried_daily(item: pytest.Item, lasts: Mapping[str, int]) -> bool:
 def _left_out(lasts: Mapping[str, int], item: pytest.Item) -> range:
     """Return the seeds of a test that are not tried, where it has seeds."""
     last = lasts.get(_name(item), 0)
-    return range(count(last), last)
+    return range(count(last, share=_share_of(item)), last)
+
+
+def _share_of(item: pytest.Item) -> int:
+    return _CHEAP_SHARE if item.nodeid.startswith(_CHEAP) else SHARE
 
 
 def _name(item: pytest.Item) -> str:

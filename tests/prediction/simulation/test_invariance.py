@@ -138,7 +138,7 @@ def test_no_port_is_exceeded_whatever_the_weights(policy: str) -> None:
         494,
         820,
         1185,
-        *draws.some(range(50)),
+        *draws.some(range(85)),
     ):  # sums of weights once lost the first
         problem, realization = extreme(seed)
         schedule = simulate(problem, realization, policy, record_rates=True)
