@@ -66,6 +66,8 @@ _METADATA = {
     "gate",
     "rule",
 }
+#: Those that place a rank and give its machine a NIC.
+_PLACE = {"machine", "nic_in", "nic_out"}
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
 
 
@@ -137,6 +139,10 @@ def read_chakra(
     job.note_sizes()
     job.join_messages()
     job.join_collectives()
+    places = len(workload.places)
+    if 0 < places < size:
+        problem = f"metadata name the machine of {places} of {size} ranks: "
+        raise workload.error(problem + "write that of each, or of none")
     for rank in range(size):
         # Ranks whose metadata name their machine have been put there already.
         workload.places.setdefault(f"r{rank}", f"m{rank}")
@@ -201,29 +207,24 @@ class _Job:
 
     def _add_machine(self, rank: int, metadata: Data) -> None:
         """Take the machine of a rank as its metadata name it, with its NIC."""
+        if not metadata.keys() >= _PLACE:
+            # Of another tool, which states no NIC of it.
+            self.workload.leave_out("metadata machine")
+            return
         name = str(metadata["machine"])
         machines = self.workload.machines
         # The first machine that is named replaces the equal ones that were assumed.
         if all("nic" not in machine for machine in machines):
             machines.clear()
         self.workload.places[f"r{rank}"] = name
+        machine = _machine_of(metadata)
         # Several ranks may run on one machine.
-        if any(machine["name"] == name for machine in machines):
-            return
-        # `chakra_out` writes 0 for a machine that has no NIC.
-        nic_rate = float(metadata["nic_in"])
-        if not nic_rate > 0:
-            machines.append({"name": name, "nic": "none"})
-            return
-
-        nic: Data = {"latency": {}}
-        for direction in ("in", "out"):
-            rate = float(metadata[f"nic_{direction}"])
-            latency = float(metadata[f"latency_{direction}"])
-            nic[direction] = RATE.exact(rate)
-            nic["latency"][direction] = DURATION.exact(latency)
-        machine: Data = {"name": name, "nic": nic}
-        machines.append(machine)
+        by_name = {row["name"]: row for row in machines}
+        if name not in by_name:
+            machines.append(machine)
+        elif by_name[name] != machine:
+            problem = f"rank {rank} states another NIC of machine {printable(name)}"
+            raise self.workload.error(problem)
 
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
         """Return the dependencies of a rank, by places in the file.
@@ -548,6 +549,23 @@ def _clear_roots(places: Collection[int], members: Sequence[int]) -> str:
             remedy = f"write {roots[0]} for rank {rank}"
         remedies.append(remedy)
     return ", ".join(remedies)
+
+
+def _machine_of(metadata: Data) -> Data:
+    """Return the machine that metadata name, with its NIC."""
+    name = str(metadata["machine"])
+    # `chakra_out` writes 0 for a machine that has no NIC.
+    nic_rate = float(metadata["nic_in"])
+    if not nic_rate > 0:
+        return {"name": name, "nic": "none"}
+
+    nic: Data = {"latency": {}}
+    for direction in ("in", "out"):
+        rate = float(metadata[f"nic_{direction}"])
+        latency = float(metadata[f"latency_{direction}"])
+        nic[direction] = RATE.exact(rate)
+        nic["latency"][direction] = DURATION.exact(latency)
+    return {"name": name, "nic": nic}
 
 
 def _write_span(counts: Sequence[int]) -> str:

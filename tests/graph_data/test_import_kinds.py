@@ -417,6 +417,8 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      UP, "--bipartite;.*--no-bipartite"),
     ("MovieLens small without names", {"ratings.csv": "1,1,4.0,96\n1,3,4.0,97\n"}, UP,
      "--bipartite;.*--no-bipartite"),
+    ("labels with null", {"e.txt": PATH, "labels.json": "[0, 1, null, 1]"},
+     {"feature_length": 2}, "labels are no numbers or words: None"),
     ("Planetoid", {"ind.cora.graph": b"\x80\x02ccollections\ndefaultdict\nq\x01."}, UP,
      "is a pickle.* np.savez"),
     ("Parquet", {"e.parquet": b"PAR1\x15\x04\x15\n\x00PAR1"}, UP, "Parquet.*csv"),

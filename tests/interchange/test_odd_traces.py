@@ -102,6 +102,41 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         read_workload(path)
 
 
+NIC = {"nic_in": 1e6, "nic_out": 2e6, "latency_in": 0.0, "latency_out": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "places"),
+    [
+        ({}, {}, "m0 m1"),
+        ({"machine": "x86"}, {}, "m0 m1"),
+        ({"machine": "a", **NIC}, {"machine": "a", **NIC}, "a a"),
+        ({"machine": "a", **NIC}, {"machine": "b", **NIC, "nic_in": 5.0}, "a b"),
+        ({"machine": "a", **NIC}, {"machine": "x86"}, "the machine of 1 of 2 ranks"),
+        (
+            {"machine": "a", **NIC},
+            {"machine": "a", **NIC, "nic_in": 5.0},
+            "rank 1 states another NIC of machine a",
+        ),
+    ],
+)
+def test_machines_that_metadata_name_agree(
+    first: dict[str, Any], second: dict[str, Any], places: str, tmp_path: Path
+) -> None:
+    """A second NIC was passed over; one rank without a machine had none at all."""
+    for rank, metadata in enumerate((first, second)):
+        rows = [{"name": key, "value": value} for key, value in metadata.items()]
+        text = json.dumps([{"version": "0.0.4", "attr": rows}, NODE])
+        (tmp_path / f"a.{rank}.json").write_text(text)
+    if " of " in places:
+        with pytest.raises(DataError, match=places):
+            read_workload(tmp_path / "a.0.json")
+        return
+    found = read_workload(tmp_path / "a.0.json")
+    assert list(found.places.values()) == places.split()
+    assert ("metadata machine" in found.left_out) == ("x86" in first.values())
+
+
 def test_a_rank_of_two_files_is_refused(tmp_path: Path) -> None:
     """One of them was read, whichever the folder named last."""
     for name in ("a.0.json", "a.00.json"):
