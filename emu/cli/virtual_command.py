@@ -11,6 +11,7 @@ from rich.console import Console
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
+from emu.errors import EmulatorError, ScenarioError
 from emu.host.foreign_code import ask_to_run
 from emu.names import for_terminal
 from emu.report.terminal import plain_table, terminal
@@ -63,6 +64,9 @@ def virtual(
     Computing takes its CPU time over the ``speed`` of a machine; calls take what gloo's
     messages, or NCCL's, take over the cluster's links. No root, no machines, two cores.
     """
+    if free_messages and charge:
+        problem = "changes nothing beside --charge, which no message adds to: leave it "
+        raise ScenarioError(f"{problem}out", file="--free-messages")
     lab = load_lab(file, overrides or [])
     if command:
         nodes = nodes_of_command(command, lab.cluster.names, ranks)
@@ -81,6 +85,7 @@ def virtual(
     )
 
     name = file.resolve().parent.name if file.name == "lab.yaml" else file.stem
+    plans = plan_ranks(nodes, threads)
     directory = RunDirectory.create(f"{name}-virtual", runs)
     console = terminal(sys.stderr)
 
@@ -88,7 +93,17 @@ def virtual(
         if rank == 0:
             console.print(f"{time:12.6f} s  {for_terminal(text)}", markup=False)
 
-    result = run_virtual(lab, plan_ranks(nodes, threads), directory, settings, watch)
+    try:
+        result = run_virtual(lab, plans, directory, settings, watch)
+    except EmulatorError:
+        # What was refused before it began has left nothing.
+        directory.remove_empty()
+        raise
+    if settings.mark and not result["steps"]["count"]:
+        words = f"{settings.mark!r}, which --mark looks for"
+        console.print(
+            f"rank 0 printed no two lines with {words}: no steps", markup=False
+        )
     if emit(json_target, result):
         _print(result, terminal())
     console.print(f"written to {directory.path}/; next: emu explain {directory.path}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
-from emu.errors import EmulatorError
+from emu.errors import RunError
 from emu.virtual import gloo_operations as gloo
 from emu.virtual.gloo_operations import Script
 
@@ -26,7 +26,7 @@ _ALIKE = (
 )
 
 
-class Mismatch(EmulatorError):
+class Mismatch(RunError):
     """Ranks of one group that make calls which do not go together."""
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgpack
 
-from emu.errors import EmulatorError
+from emu.errors import RunError
 
 #: Bytes that a message may have: names of operations and sizes, no tensors.
 _MOST = 1 << 26
 
 
-class RankLost(EmulatorError):
+class RankLost(RunError):
     """The other side of a connection has gone."""
 
 

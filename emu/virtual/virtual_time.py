@@ -16,11 +16,11 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from emu.errors import EmulatorError
+from emu.errors import RunError
 from emu.virtual.gloo_transport import MessageNetwork
 
 
-class Deadlock(EmulatorError):
+class Deadlock(RunError):
     """Ranks wait for each other, and nothing that is under way would end it."""
 
 
