@@ -16,7 +16,7 @@ from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.repeat_runs import Plan, read_plan, repeat_runs, show_repeats
 from emu.cli.report_commands import draw
 from emu.errors import EmulatorError, ExpectationMissed, RunError, ScenarioError
-from emu.host.files import write_atomic
+from emu.host.files import check_writable, write_atomic
 from emu.host.first_moments import hold_signals
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
@@ -248,6 +248,8 @@ def fit(
     ways, --iterations decides. With --against the scenario says how far it was off at
     other NICs, wherever it predicts.
     """
+    # A fit takes minutes: a file that cannot be written is refused before.
+    check_writable(out)
     outcome = fit_run(
         run,
         skip=skip,

@@ -317,11 +317,11 @@ def as_system(
     another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    edit_before = {**(overrides or {}), **_OF_FILE}
-    scenario = load(scenario, edit_before)
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
         raise origin.error(("jobs",), problem)
+    edit_before = {**(overrides or {}), **_OF_FILE}
+    scenario = load(scenario, edit_before)
     if system not in list_translatable():
         variant_named(system)  # its error
     if scenario.job.system == system:

@@ -47,10 +47,17 @@ def sign(contents: Mapping[str, bytes], key_file: Path) -> bytes:
     with one_error(key_file, refuse):
         with open_input(key_file, _MOST_KEY) as file:
             text = file.read()
+        if b"PRIVATE KEY-----" not in text:
+            problem = "is no private key: name that beside the .pub of ssh-keygen"
+            raise DataError(problem, path=key_file)
         load = serialization.load_pem_private_key
         if b"OPENSSH" in text:
             load = serialization.load_ssh_private_key
-        key = load(text, password=None)
+        try:
+            key = load(text, password=None)
+        except TypeError as error:  # so the library says it of a password
+            problem = "has a password: ssh-keygen -p -f KEY takes it from a copy"
+            raise DataError(problem, path=key_file) from error
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         problem = "is no key of Ed25519: ssh-keygen -t ed25519 makes one"
         raise DataError(problem, path=key_file)

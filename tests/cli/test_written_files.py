@@ -42,3 +42,9 @@ def test_devices_and_names_of_no_files_are_taken(
     # The scenario is a shipped one, and the file of results beside it is new.
     for words in ("validate golden --json golden", "what /dev/null --json /dev/null"):
         assert "is that of" not in CliRunner().invoke(app, words.split()).stderr
+
+
+def test_a_fit_that_cannot_be_written_is_refused_before_it_is_made() -> None:
+    refused = CliRunner().invoke(app, ["fit", ".", "-o", "no_folder/fit.yaml"])
+    assert refused.exit_code == 3
+    assert "no_folder/fit.yaml: cannot be written" in refused.stderr

@@ -370,6 +370,18 @@ def test_a_crossover_and_its_estimate_are_two_changes_along_one_key(
     assert (low.found, low.estimate) == (False, None)
 
 
+def test_several_jobs_have_no_crossover() -> None:
+    """A key of the one job that there is not would be refused beside theirs."""
+    job = {"system": "custom", "iterations": 2, "tasks": [{"name": "w", "time": "1 s"}]}
+    jobs = [{"name": name, "job": job} for name in "ab"]
+    scenario = loads(
+        json.dumps({"cluster": {"machines": [{"nic": "1 Gbit/s"}]}, "jobs": jobs})
+    )
+    values = Values.between("1", "3")
+    with pytest.raises(ScenarioError, match="several jobs cannot be compared"):
+        find_crossover(scenario, "job.iterations", ("data_parallel", "p3"), values)
+
+
 def test_an_estimate_is_seen_between_values_that_were_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

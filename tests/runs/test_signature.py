@@ -72,6 +72,22 @@ def test_what_is_no_key_of_ed25519_is_refused(tmp_path: Path) -> None:
     path = key_file(tmp_path, ec.generate_private_key(ec.SECP256R1()), "PKCS8")
     with pytest.raises(DataError, match=r"key: is no key of Ed25519: ssh-keygen"):
         sign(CONTENTS, path)
-    path.write_bytes(b"-----BEGIN")
+    path.write_bytes(b"-----BEGIN PRIVATE KEY-----")
     with pytest.raises(DataError, match="key: is no key"):
         sign(CONTENTS, path)
+
+
+def test_a_file_that_is_no_private_key_is_said_to_be_none(tmp_path: Path) -> None:
+    key = ed25519.Ed25519PrivateKey.from_private_bytes(b"7" * 32)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    texts = {
+        b"ssh-ed25519 AAAA": "is no private key: name that beside the .pub",
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked
+        ): "has a password: ssh-keygen -p",
+    }
+    file = tmp_path / "key"
+    for text, problem in texts.items():
+        file.write_bytes(text)
+        with pytest.raises(DataError, match=problem):
+            sign(CONTENTS, file)

@@ -210,7 +210,7 @@ def fit_iterations(
     # Iterations are numbered from the second all-reduce on, `skip` from the first.
     first = max(alike.start, skip - 1)
     last = alike.stop
-    length = last - first
+    length = max(0, last - first)
     if length < FEWEST:
         raise Unfittable(
             f"{length} iterations of the same kind follow one another, a fit "

@@ -227,6 +227,8 @@ def test_what_is_skipped_is_left_out() -> None:
     assert rest.ends.tolist() == whole.ends[1:].tolist()
     with pytest.raises(Unfittable, match=r"1 iterations .* needs 4"):
         fit_iterations(traffic, skip=ITERATIONS - 1)
+    with pytest.raises(Unfittable, match=r"^0 iterations .* needs 4"):
+        fit_iterations(traffic, skip=1000)
 
 
 def test_an_all_reduce_alone_is_fitted() -> None:
