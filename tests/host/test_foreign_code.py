@@ -146,6 +146,9 @@ def test_the_text_of_a_module_is_found_without_importing_it(
     assert module_text("emu_test_package.inner.leaf") == "# of leaf"
     with pytest.raises(DataError, match=r"No module named 'emu_test_package\.none'"):
         module_text("emu_test_package.none")
+    (tmp_path / "emu_test_folder").mkdir()
+    with pytest.raises(DataError, match="module emu_test_folder has no text"):
+        module_text("emu_test_folder")
     with pytest.raises(DataError, match="module sys has no text"):
         module_text("sys")
 
@@ -164,6 +167,8 @@ def test_only_a_module_that_is_nowhere_may_be_beside_the_code(
     odd = "raise ImportError('odd', name='emu_test_nowhere')"
     assert missing(odd) == "odd"
     assert missing("raise ModuleNotFoundError('gone')") == "gone"
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    assert missing("raise ModuleNotFoundError('odd', name='this')") == "odd"
     # A module that was made, and is found nowhere, is there.
     monkeypatch.setitem(sys.modules, "emu_test_made", ModuleType("emu_test_made"))
     assert "beside" not in missing("import emu_test_made.more")

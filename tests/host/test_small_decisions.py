@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import io
 import os
 import signal
 import socket
@@ -273,6 +274,19 @@ def test_what_is_found_of_a_wrong_shape_is_shown_in_part() -> None:
     _, place, words = str(raised.value).split(": ")
     assert len(place) == 40
     assert words.endswith(", found '" + "x" * 39)
+
+
+def test_the_first_of_several_places_is_named() -> None:
+    with pytest.raises(DataError, match=r"x\.json: a: .*, found 'one'$"):
+        check_shape({"a": "one", "b": "two"}, dict[str, int], Path("x.json"))
+
+
+def test_objects_of_python_are_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([None]), allow_pickle=True)
+    problem = "Python objects, which are never unpickled"
+    content = io.BytesIO((tmp_path / "x.npy").read_bytes())
+    with pytest.raises(ValueError, match=problem):
+        read_array_header(content)
 
 
 def test_arrays_of_no_extent_or_a_wrong_one(tmp_path: Path) -> None:

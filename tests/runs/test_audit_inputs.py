@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import emu
 from emu.emulation.shaping import EmulationSettings
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.problem.schedule import ROUNDING
-from emu.runs.audit_inputs import ToAudit, margins, read_to_audit
+from emu.runs.audit_inputs import ToAudit, margins, read_to_audit, run_to_audit
 from emu.runs.result import read_result, result_of
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
+from emu.trust.audit import PUNCTUALITY
 
 PROBLEM, REALIZATION = two_machine_example(3)
 
@@ -145,3 +147,26 @@ def test_a_result_file_is_audited_by_its_own_scenario(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(DataError, match="is not a whole result: TypeError"):
         read_result(path)
+
+
+def test_a_run_is_audited_by_its_own_time_scale_and_rule(run: Path) -> None:
+    """Without a scenario, and without reports for the guards, as it was measured."""
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["emulation"] = {"time_scale": 4.0}
+    del manifest["scenario"]
+    path.write_text(json.dumps(manifest))
+    found = read_to_audit(run)
+
+    assert found.unpaced == pytest.approx(PUNCTUALITY / 4.0)
+    assert found.policy == "oes"
+    assert found.evidence is None
+    assert found.expected is None
+    assert found.makespan == found.schedule.makespan
+    assert found.times is not None
+    assert any("the guards cannot be asked again" in line for line in found.silent)
+    (run / "rates.npz").unlink()
+    bare = emu.load_run(run)
+    assert any("there are no rates" in line for line in run_to_audit(bare).silent)
+    with pytest.raises(DataError, match=r"result\.json"):
+        run_to_audit(replace(bare, emulated=None, missing=("result.json is gone",)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from emu.errors import DataError
 from emu.problem.job import Cut
-from emu.runs.run_directory import newest_cut, write_cut
+from emu.runs.run_directory import drop_cuts, newest_cut, write_cut
 
 JOB, OWNERS = "job", ("ps0", "ps1")
 
@@ -128,3 +128,13 @@ def test_of_another_job(tmp_path: Path) -> None:
         newest(tmp_path, job="other")
     with pytest.raises(DataError, match="is of another job"):
         newest(tmp_path, owners=("w0",))
+
+
+def test_cuts_are_dropped_where_there_are_some(tmp_path: Path) -> None:
+    drop_cuts(tmp_path)
+    written(tmp_path, 20, 40)
+    (tmp_path / "result.json").write_text("{}")
+    drop_cuts(tmp_path)
+    assert [*(tmp_path / "checkpoints").iterdir()] == []
+    assert (tmp_path / "result.json").exists()
+    assert newest(tmp_path).iteration == 0

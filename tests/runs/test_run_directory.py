@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,12 @@ from emu.runs.problem_json import (
     problem_to_json,
     schedule_from_json,
 )
-from emu.runs.run_directory import RunDirectory, apart
+from emu.runs.run_directory import (
+    RunDirectory,
+    apart,
+    disk_errors,
+    read_scenario,
+)
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
 
@@ -143,3 +149,63 @@ def test_a_scale_that_is_left_to_emu_may_be_any(
     noted = stated.to_json()
     noted["emulation"][key] = value
     assert bool(apart(stated, noted)) is differs
+
+
+def test_a_key_of_json_is_a_line_and_so_is_a_row_of_a_table(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    content = {"a": 1, "rows": [{"x": 1}, {"x": [2]}], "list": [1, 2], "none": []}
+    directory.write_json("x.json", content)
+    assert (tmp_path / "x.json").read_text() == (
+        '{\n "a": 1,\n "rows": [\n  {"x": 1},\n  {"x": [2]}\n ],\n'
+        ' "list": [1, 2],\n "none": []\n}\n'
+    )
+
+
+def test_what_the_disk_refuses_is_said_in_its_words(tmp_path: Path) -> None:
+    for error, words in (
+        (OSError(28, "No space left on device", "odd"), "No space left on device"),
+        (OSError("torn"), "torn"),
+    ):
+        with pytest.raises(DataError) as caught, disk_errors("cannot be", tmp_path):
+            raise error
+        assert str(caught.value) == f"{tmp_path}: cannot be: {words}"
+
+
+def test_what_was_noted_of_programs_is_not_in_the_text() -> None:
+    """Of a model's program and of a rule, wherever they stand; and of nothing else."""
+    stated = loads(SCENARIO)
+    noted = stated.to_json()
+    noted["schedule"] = {**noted["schedule"], "source": "class Equal: ..."}
+    assert apart(stated, noted) != []
+    model = {"program": "net.py:Net", "hidden": 4}
+    rule = {"policy": "mine.py:Equal"}
+    plain = {"hidden": 4}
+    for part, is_noted in ((model, True), (rule, True), (plain, False)):
+        for key in ("measured", "source"):
+            left = {"list": [{"inner": part}]}
+            right = {"list": [{"inner": {**part, key: "more"}}]}
+            like = Stated({"emulation": {"time_scale": 1.0, "byte_scale": 1.0}, **left})
+            found = apart(like, {**like.to_json(), **right})  # type: ignore[arg-type]
+            assert bool(found) is not is_noted
+    odd = {"list": [{"inner": {**model, "more": 1}}]}
+    like = Stated({"emulation": {"time_scale": 1.0, "byte_scale": 1.0}, "list": []})
+    assert apart(like, {**like.to_json(), **odd}) != []  # type: ignore[arg-type]
+
+
+class Stated:
+    """What a scenario is as JSON."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self._content = content
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content."""
+        return self._content
+
+
+def test_a_manifest_names_the_text_of_its_scenario(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"manifest\.json: names no scenario text: "):
+        read_scenario(tmp_path, {"source": None})
+    source = {"file": "a.yaml", "folder": ".", "overrides": []}
+    with pytest.raises(DataError, match="is missing"):
+        read_scenario(tmp_path, {"source": source})

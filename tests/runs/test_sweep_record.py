@@ -101,3 +101,32 @@ def test_words_are_drawn_as_bars(tmp_path: Path) -> None:
     bars = [key for key in groups(out) if key.startswith("bar-")]
     assert len(bars) == 2
     assert "makespan (s)" in texts(out)
+
+
+def test_a_point_of_another_sweep_is_called_by_the_values_of_this_one(
+    tmp_path: Path,
+) -> None:
+    """It stays finished, with its figures, of which a makespan may be short."""
+    record = SweepRecord(tmp_path)
+    record.add("a", {"x": "1"}, {"makespan": 0.0, "cost": 0.5})
+    again = SweepRecord(tmp_path)
+    assert not again.take("b", {"y": "2"})
+    assert again.take("a", {"y": "2"})
+    assert [*again.rows] == ["a"]
+    row = again.rows["a"]
+    assert (row["values"], row["figures"]) == (
+        {"y": "2"},
+        {"makespan": 0.0, "cost": 0.5},
+    )
+
+
+def test_a_line_without_a_key_is_of_no_version_of_ours(tmp_path: Path) -> None:
+    line = '{"version": 1, "values": {}, "figures": {"makespan": 1.0}}\n'
+    (tmp_path / "points.jsonl").write_text(line)
+    with pytest.raises(DataError, match="line 1 is of version 1, this emu writes 1"):
+        SweepRecord(tmp_path)
+    (tmp_path / "points.jsonl").write_text(line.replace("1.0", "-1.0").replace(
+        "{", '{"key": "a", ', 1
+    ))  # fmt: skip
+    with pytest.raises(DataError, match=r"line 1: figures\.makespan: "):
+        SweepRecord(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -251,3 +252,39 @@ def test_runs_of_no_system_have_no_steps() -> None:
     assert trains(run)
     run.manifest["first_iteration"] = 4
     assert not trains(run)
+
+
+def test_a_training_that_read_what_was_there_cannot_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of no system lacks no updates."""
+    write_losses(tmp_path, {"": losses_of(job_of(), tmp_path)})
+    monkeypatch.setattr("emu.runs.retraining.system_of", lambda _: None)
+    assert training_audit(tmp_path, job_of()) == (4, [])
+    system = SimpleNamespace(asynchronous=lambda _: True)
+    monkeypatch.setattr("emu.runs.retraining.system_of", lambda _: system)
+    with pytest.raises(DataError, match=r"trained asynchronously: .* mode: pipe"):
+        training_audit(tmp_path, job_of())
+
+
+@pytest.mark.parametrize(("precision", "share", "wrong"), [
+    ("float32", 0.9e-4, 0), ("float32", 1.1e-4, 1),
+    ("float64", 0.9e-9, 0), ("float64", 1.1e-9, 1),
+])  # fmt: skip
+def test_numbers_are_held_to_the_last_digits_of_their_kind(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
+    share: float,
+    wrong: int,
+) -> None:
+    alone_with(monkeypatch, [3.0, 4.0], [2.0, 2.0])
+    table = frame_of([2.0, 2.0 * (1 + share)])
+    monkeypatch.setattr("emu.runs.retraining.training_frame", table)
+    write_weights(tmp_path, {"": np.array([3.0, 4.0])})
+    job = job_of()
+    settings = {**job.settings, "precision": precision}
+
+    _, violations = training_audit(tmp_path, replace(job, settings=settings))
+
+    assert len(violations) == wrong

@@ -19,6 +19,7 @@ from emu.emulation.launch.host_report import (
     loopback_rate,
     nic_of,
     own_host_name,
+    usable_cores,
 )
 from emu.emulation.launch.launcher import ExternalLauncher, LocalLauncher
 from emu.emulation.network.clock import ClockLine
@@ -234,3 +235,24 @@ async def test_a_host_is_described_with_the_rate_of_its_loopback(
     assert described["cpus"] == 3
     assert described["memory"] == psutil.virtual_memory().total
     assert described["pid"] == os.getpid()
+
+
+async def test_hosts_without_a_name_of_their_clock_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two clocks of no name may be two."""
+    monkeypatch.setattr(host_report, "_APART", 0.0)
+    monkeypatch.setattr(this_host, "name_of_clock", lambda: "")
+    peer = Answering()
+    clock = ClockComparison(cast("Any", peer), cast("Any", peer), "")
+    await clock.compare(pings=2)
+    assert peer.pings == 2
+
+
+def test_cores_are_those_of_the_host_where_none_are_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("os.sched_getaffinity")
+    for count, expected in ((6, 6), (None, 1)):
+        monkeypatch.setattr("os.cpu_count", lambda count=count: count)
+        assert usable_cores() == expected

@@ -410,3 +410,58 @@ def test_a_machine_takes_a_share_for_every_process_and_one_at_least() -> None:
         "m1": {"CPU": 1.0, "node:10.0.0.1": 0.001},
         "m2": {"CPU": 0.5},
     }
+
+
+def test_what_an_agent_prints_goes_to_the_log_of_the_run(
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Which lies in the folder that the client was started in."""
+    ray = Ray(("CREATED", "FINISHED"))
+    moved: list[int] = []
+    served: list[Any] = []
+
+    def note(*order: Any) -> int:
+        served.extend(order)
+        return 3
+
+    monkeypatch.setattr(ray_client, "connect", lambda _: ray)
+    monkeypatch.setattr(ray_client, "serve", note)
+    monkeypatch.setattr("os.dup2", lambda _, number: moved.append(number))
+    order = {"token": "secret", "arguments": [], "log": "agents.log"}
+    asked += [json.dumps({"address": "x", "bundles": BUNDLES}), json.dumps(order)]
+
+    assert main() == 3
+    assert json.loads(capsys.readouterr().out)["hosts"][0] == "10.0.0.2"
+    assert served[0] is ray
+    assert served[2] == order
+    assert moved == [1, 2]
+    assert (tmp_path / "agents.log").exists()
+
+
+async def test_the_end_of_the_client_is_waited_for_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client(json.dumps({"hosts": ["b", "a", "b"]}) + "\n", end=-15)
+    made, _ = launcher(monkeypatch, client)
+    polls = iter([None, None, -15])
+    monkeypatch.setattr(client, "poll", lambda: next(polls, -15), raising=False)
+    naps: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        naps.append(seconds)
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    assert await made.wait_for_end() == "the client of Ray was killed by SIGTERM"
+    assert naps == [0.1, 0.1]
+    await made.start(("10.0.0.9", 5), "secret", Path("log"), ["a:B"])
+    said = client.stdin.getvalue().decode().splitlines()
+    assert json.loads(said[1]) == {
+        "token": "secret",
+        "arguments": ["10.0.0.9:5", "--patience", "10", "--allow=a:B"],
+        "log": "log",
+    }
+    await made.aclose(1.0)
+    assert client.stdout.closed
