@@ -365,7 +365,7 @@ def map_member(file: BufferedReader) -> Array:
         raise ValueError(f"{text}, and {rest} bytes follow")
 
     order: Any = "F" if fortran else "C"
-    mapped = np.memmap(
+    array = np.memmap(
         file,
         dtype=dtype,
         mode="r",
@@ -373,7 +373,7 @@ def map_member(file: BufferedReader) -> Array:
         shape=shape,
         order=order,
     )
-    return np.asarray(mapped)
+    return np.asarray(array)
 
 
 def _member(
@@ -447,8 +447,8 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
         first = error.errors(include_url=False)[0]
         steps = [printable(str(step), 40) for step in first["loc"]]
         place = ".".join(steps) or "its content"
-        found = ""
+        shown_value = ""
         if first["type"] != "missing":
-            found = printable(f", found {first['input']!r:.40}", 60)
-        problem = f"{at}{place}: {first['msg']}{found}"
+            shown_value = printable(f", found {first['input']!r:.40}", 60)
+        problem = f"{at}{place}: {first['msg']}{shown_value}"
         raise DataError(problem, path=path) from error

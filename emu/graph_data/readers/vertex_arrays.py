@@ -235,10 +235,10 @@ def _read_roles(
 
 def _check_ids(key: str, ids: Sequence[Any], path: Path) -> None:
     """Raise DataError where a list of ids has something else than numbers and words."""
-    for found in ids:
-        is_id = isinstance(found, (int, float, str)) and not isinstance(found, bool)
+    for value in ids:
+        is_id = isinstance(value, (int, float, str)) and not isinstance(value, bool)
         if not is_id:
-            text = printable(json.dumps(found), limit=40)
+            text = printable(json.dumps(value), limit=40)
             problem = f"{key} has {text}: a list of ids is needed, numbers or words"
             raise DataError(problem, path=path)
 
