@@ -264,6 +264,11 @@ typedef struct {
     double *level;             /* bytes per second that each flow could rise to */
 } JobShares;
 
+/* The ports at which the flows of a group begin and end: all that most routes have. */
+typedef struct {
+    int32_t first, last;
+} PortPair;
+
 /* Room for computing rates, by the rules that use it; NULL for all others. Owner: the
  * state. What is not called kept is of no use from one event to the next. */
 typedef struct {
@@ -300,6 +305,8 @@ typedef struct {
                                   shares within its coflow; under oes_cp its oes rate */
     int64_t *changed;          /* oes_cp: groups with another oes rate, a list; mrtf: those
                                   that came and are not rated yet */
+    PortPair *pair;            /* oes_cp, per group: never changes */
+    uint8_t *open;             /* oes_cp, per port: 1 where something is left of it, or 0 */
     int64_t *head;             /* kept, per port, or -1: the group that it sends (fifo) or
                                   that takes the rest of it (oes_cp) */
     Asked *asked;              /* a rule of one's own: room for a question */

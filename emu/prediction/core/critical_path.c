@@ -91,35 +91,65 @@ static int64_t set_floors(const Layout *layout, State *state, double now)
     for (int64_t port = 0; port < layout->ports; port++) {
         double left = state->capacity[port] - scratch->load[port];
         scratch->residual[port] = left < CRUMB * state->capacity[port] ? 0.0 : left;
+        scratch->open[port] = scratch->residual[port] > 0.0;
     }
     return changed;
 }
 
-/* Let flows, the longest path first, take what is left; note at the ports that they close
- * whose flow that is. */
-static void serve_longest(const Layout *layout, State *state, double now)
+/* The place, from `place` on, of the first flow of the order that begins and ends at ports
+ * with something left, `count` for none. Without a branch per port: of 5,500 flows 63 get
+ * something, and looking at the others was three fifths of this rule. */
+static inline int64_t next_open(const Scratch *scratch, int64_t place, int64_t count)
+{
+    for (; place < count; place++) {
+        PortPair pair = scratch->pair[scratch->order[place]];
+        if (scratch->open[pair.first] & scratch->open[pair.last])
+            break;
+    }
+    return place;
+}
+
+/* Let the flow at `first` stand where its path of now puts it; true where another one goes
+ * before it. */
+static inline bool falls_back(const Layout *layout, State *state, int64_t first, double now)
+{
+    int64_t *order = state->scratch.order, count = state->length[ORDERED];
+    int64_t group = order[first], place = first;
+    set_path_key(state, group, now);
+    for (; place + 1 < count && precedes(layout, state, order[place + 1], group); place++)
+        order[place] = order[place + 1];
+    order[place] = group;
+    return place > first;
+}
+
+/* Let `group` have what is left of its ports; note at those that it closes whose that is. */
+static inline void give_rest(const Layout *layout, State *state, int64_t group)
 {
     Scratch *scratch = &state->scratch;
-    int64_t *order = scratch->order;
-    for (int64_t left = state->length[ORDERED]; left > 0;) {
-        int64_t group = order[0];
-        double rate = spare(layout, state, group);
-        if (rate > 0.0) {
-            set_path_key(state, group, now);
-            int64_t place = 0;
-            for (; place + 1 < left && precedes(layout, state, order[place + 1], group); place++)
-                order[place] = order[place + 1];
-            order[place] = group;
-            if (place > 0)
-                continue;
-            take(layout, state, group, rate);
-            scratch->rate[group] += rate;
-            FOR_PORTS(port, layout, group)
-                if (scratch->residual[port] == 0.0)
-                    scratch->head[port] = group;
+    double rate = spare(layout, state, group);
+    take(layout, state, group, rate);
+    scratch->rate[group] += rate;
+    FOR_PORTS(port, layout, group) {
+        scratch->open[port] = scratch->residual[port] > 0.0;
+        if (!scratch->open[port])
+            scratch->head[port] = group;
+    }
+}
+
+/* Let flows, the longest path first, take what is left. */
+static void serve_longest(const Layout *layout, State *state, double now)
+{
+    const Scratch *scratch = &state->scratch;
+    int64_t count = state->length[ORDERED], place = next_open(scratch, 0, count);
+    while (place < count) {
+        int64_t group = scratch->order[place];
+        if (spare(layout, state, group) == 0.0) { /* of a port between */
+            place++;
+        } else if (!falls_back(layout, state, place, now)) {
+            give_rest(layout, state, group);
+            place++;
         }
-        order++;
-        left--;
+        place = next_open(scratch, place, count);
     }
 }
 

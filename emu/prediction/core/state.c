@@ -51,6 +51,19 @@ static void take_waves(const Layout *layout, Room *room, Waves *waves)
     }
 }
 
+/* Take the first and last ports of all groups: of 5,500 flows they are 44 KB, where looking
+ * them up in `hop` reads 130. */
+static PortPair *take_pairs(const Layout *layout, Room *room)
+{
+    PortPair *pair = taken(room, layout->groups, sizeof *pair, false);
+    for (int64_t group = 0; group < layout->groups && !measures(room); group++) {
+        const int64_t *hop_start = layout->hop_start + group;
+        pair[group].first = (int32_t)layout->hop[hop_start[0]];
+        pair[group].last = (int32_t)layout->hop[hop_start[1] - 1];
+    }
+    return pair;
+}
+
 /* Take what the rule of a layout uses; the rest stays NULL. */
 static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
 {
@@ -87,6 +100,10 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->after = numbers(room, groups);
     scratch->fair = numbers(room, groups);
     scratch->changed = integers(room, groups);
+    if (policy == OES_CP) {
+        scratch->pair = take_pairs(layout, room);
+        scratch->open = taken(room, ports, sizeof *scratch->open, true);
+    }
     scratch->head = filled_integers(room, ports, -1);
     scratch->asked = taken(room, policy == OWN ? groups : 0, sizeof *scratch->asked, true);
     take_coflows(layout, room, &scratch->coflows);
