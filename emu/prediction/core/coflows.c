@@ -125,19 +125,40 @@ static void weigh_by_finish(State *state, double now, double least)
     }
 }
 
+/* Sum up the weights of all flows over each port. Flows that follow one another mostly begin
+ * at one port: its sum stays in a register, where an addition takes a third of the time that
+ * it takes in memory, and each waits for the one before it. */
+static void sum_weights(const Layout *layout, State *state)
+{
+    const Scratch *scratch = &state->scratch;
+    double *load = scratch->load, sum = 0.0;
+    int64_t first = -1;
+    for (int64_t port = 0; port < layout->ports; port++)
+        load[port] = 0.0;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i], hop = layout->hop_start[group];
+        double weight = scratch->weight[group];
+        if (layout->hop[hop] != first) {
+            if (first >= 0)
+                load[first] = sum;
+            first = layout->hop[hop];
+            sum = load[first];
+        }
+        sum += weight;
+        while (++hop < layout->hop_start[group + 1])
+            load[layout->hop[hop]] += weight;
+    }
+    if (first >= 0)
+        load[first] = sum;
+}
+
 /* omcoflow and omcoflow_frozen: every port divided by weight. A flow gets the smallest of
  * its shares; what others leave is not handed on. */
 static void omcoflow(const Layout *layout, State *state, double now, double least)
 {
     Scratch *scratch = &state->scratch;
     weigh_by_finish(state, now, least);
-    for (int64_t port = 0; port < layout->ports; port++)
-        scratch->load[port] = 0.0;
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = scratch->order[i];
-        FOR_PORTS(port, layout, group)
-            scratch->load[port] += scratch->weight[group];
-    }
+    sum_weights(layout, state);
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
         double rate = INFINITY;
