@@ -68,9 +68,15 @@ def test_a_tensor_that_is_larger_keeps_its_size() -> None:
 
 def test_a_setup_that_is_larger_is_named_by_its_machines() -> None:
     """Its tensors are no smaller at another byte scale, and no flow of the file."""
-    changes = {"emulation.setup": True, "emulation.byte_scale": 0.1}
-    # Feature vectors of 40 kB: what a machine trains on comes from another.
-    changes |= {"job.dataset.feature_length": 10_000, "job.dataset.scale": 0.2}
+    machines = {"count": 2, "cpu": 4, "gpu": 1, "memory": "32 GB", "nic": "1 Gbit/s"}
+    changes = {
+        "cluster.machines": [machines | {"slots": {"gpu": 1}}],
+        "emulation.setup": True,
+        "emulation.byte_scale": 0.1,
+        # Vectors of 40 kB: half of them come to a machine from the other.
+        "job.dataset.feature_length": 10_000,
+        "job.dataset.scale": 0.05,
+    }
     words = r"emulation.setup: m\d sends 1.\d* GB to m\d before time 0, and a message "
 
     with pytest.raises(ScenarioError, match=words):

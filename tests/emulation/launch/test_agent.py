@@ -363,9 +363,11 @@ def test_token_is_in_no_argument(tmp_path: Path) -> None:
         agent = LocalLauncher()
         await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log", [])
         (child,) = psutil.Process().children()
-        arguments = " ".join(child.cmdline())
+        # It has none while it becomes another program.
+        while not (words := child.cmdline()):  # noqa: ASYNC110 - no event to await
+            await asyncio.sleep(0.01)
         await agent.aclose(grace=0.0)
-        return arguments
+        return " ".join(words)
 
     arguments = asyncio.run(start())
 
