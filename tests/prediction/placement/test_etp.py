@@ -358,3 +358,27 @@ def test_a_walk_ends_among_what_each_of_its_looks_left_open() -> None:
             stands = np.array_equal(found[is_settled], settled[is_settled])
             assert stands or np.array_equal(found, best)
     assert settled_units > 20
+
+
+def test_a_start_without_hope_is_the_result_and_is_not_simulated() -> None:
+    """Its callback sees where units stand, and -1 of those that may move."""
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+    seen: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+
+    def give_up(settled: Any, machines: Any) -> bool:
+        seen.append((settled.copy(), machines.copy()))
+        return True
+
+    options = EtpOptions(transfers=3, iterations=2)
+    result = search_etp(
+        job, cluster, profile, seed=5, options=options, hopeless=give_up
+    )
+
+    ((settled, machines),) = seen
+    may_move = settled < 0
+    assert 1 <= may_move.sum() <= 3
+    np.testing.assert_array_equal(settled[~may_move], machines[~may_move])
+    space = Space(job, cluster)
+    assert result.placement == space.placement(machines)
+    assert (result.policy, result.makespan, result.evaluations) == ("etp", None, 0)

@@ -204,3 +204,8 @@ def test_sets_are_left_evenly(most: int, places: list[int]) -> None:
     sets: list[tuple[int, ...]] = [(number,) for number in range(5)]
 
     assert _spread_evenly(sets, most) == [sets[place] for place in places]
+
+
+def test_one_machine_is_the_only_set() -> None:
+    assert machine_sets(JOB, unlike(1), 5) == [("m0",)]
+    assert machine_sets(JOB, unlike(1), 5, size=1) == [("m0",)]
