@@ -37,6 +37,10 @@ def is_slower(scenario: Scenario, limit: float) -> bool | None:
 
     context = scenario.build_context(opened=True)
     settings = section.data_settings(context)
+    model = settings["model"]
+    # The parameters of a program are noted when its job is built.
+    if "program" in model and "parameters" not in model:
+        return None
     dataset = open_fitting(settings)
     train = dataset.train_count
     context = replace(context, train_vertices=train)
