@@ -415,6 +415,8 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
         problem = "is of a virtual run, whose program keeps and evaluates its weights"
         raise DataError(problem, path=path)
     refuse_lab(path)
+    if not path.is_dir():
+        raise DataError("is not a run directory", path=path)
     manifest = path / "manifest.json"
     with one_error(manifest):  # problem.json holds no settings
         content = read_json(manifest)

@@ -48,3 +48,14 @@ def test_a_fit_that_cannot_be_written_is_refused_before_it_is_made() -> None:
     refused = CliRunner().invoke(app, ["fit", ".", "-o", "no_folder/fit.yaml"])
     assert refused.exit_code == 3
     assert "no_folder/fit.yaml: cannot be written" in refused.stderr
+
+
+def test_what_is_no_run_directory_is_evaluated_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").touch()
+    for name in ("job.yaml", "none"):
+        refused = CliRunner().invoke(app, ["evaluate", name])
+        assert refused.exit_code == 3
+        assert refused.stderr == f"emu: {name}: is not a run directory\n"
