@@ -371,8 +371,7 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
     start, end = _fill(of_tasks, data["tasks"], task_of, _TASK_KEYS)
     ready, began, over, size = _fill(of_edges, data["flows"], remote_edge, _FLOW_KEYS)
     for number, task in enumerate(job.tasks):
-        rounds = job.rounds[number]
-        _hold_all(f"task {task.name}", end[number, :rounds], rounds)
+        _hold_all(f"task {task.name}", end[number], job.rounds[number])
     for number, edge in enumerate(job.edges):
         count = job.flow_counts[number]
         if problem.hops[number]:

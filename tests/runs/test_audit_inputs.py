@@ -21,6 +21,7 @@ from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
 from emu.trust.audit import PUNCTUALITY
+from tests.report.recorded import write_run
 
 PROBLEM, REALIZATION = two_machine_example(3)
 
@@ -149,8 +150,9 @@ def test_a_result_file_is_audited_by_its_own_scenario(tmp_path: Path) -> None:
         read_result(path)
 
 
-def test_a_run_is_audited_by_its_own_time_scale_and_rule(run: Path) -> None:
+def test_a_run_is_audited_by_its_own_time_scale_and_rule(tmp_path: Path) -> None:
     """Without a scenario, and without reports for the guards, as it was measured."""
+    run = write_run(tmp_path / "run")
     path = run / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["emulation"] = {"time_scale": 4.0}

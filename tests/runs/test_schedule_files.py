@@ -37,11 +37,11 @@ from tests.report.recorded import schedules, write_run
 
 
 def reading() -> Schedule:
-    """Return three iterations of two tasks, whose third always reads the newest.
+    """Return three iterations of two tasks, and two of one that reads the newest.
 
-    The third stands beside the first; its edge from the second crosses machines.
+    That stands beside the first; its edge from the second crosses machines.
     """
-    tasks = Task("a", "x"), Task("b", "x"), Task("c", "y")
+    tasks = Task("a", "x"), Task("b", "x"), Task("c", "y", iterations=2)
     edges = Edge(0, 2), Edge(1, 2, latest=True, lag=1)
     job = Job(tasks, edges, 3)
     machines = Machine("m0", 9.0, 9.0), Machine("m1", 9.0, 9.0)
@@ -70,7 +70,15 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
         "flow a->c stays on one machine",
     ),
     "twice": (lambda it: it["flows"].append(it["flows"][0]), "a row occurs twice"),
-    "lacks": (lambda it: it["tasks"].pop(), "task c lacks iteration 2"),
+    "lacks": (lambda it: it["tasks"].pop(), "task c lacks iteration 1"),
+    "more": (
+        lambda it: it["flows"].append({**it["flows"][-1], "iteration": 2}),
+        "flow b->c has too many iterations",
+    ),
+    "longer": (
+        lambda it: it["tasks"].append({**it["tasks"][-1], "iteration": 2}),
+        "task c has too many iterations",
+    ),
     "late": (lambda it: it["tasks"][0].update(iteration=3), "iteration 3 of .* is non"),
     "early": (lambda it: it["tasks"][0].update(iteration=-1), "iteration -1 of .* is"),
     "true": (lambda it: it["tasks"][1].update(iteration=True), "iteration True of"),
@@ -93,9 +101,13 @@ def test_far_more_iterations_than_rows_are_refused() -> None:
     """A thousand may be stated of a short file, and of a longer one as many as rows."""
     schedule = reading()
     content = schedule.to_json()
-    job = replace(schedule.problem.job, iterations=100_001)
+    job = replace(schedule.problem.job, iterations=1001)
     problem = replace(schedule.problem, job=job)
-    with pytest.raises(DataError, match="has 100001 iterations, and 9 of all tasks"):
+    with pytest.raises(DataError, match="has 1001 iterations, and 8 of all tasks"):
+        schedule_from_json(problem, content, "x.json")
+    job = replace(schedule.problem.job, iterations=1000)
+    problem = replace(schedule.problem, job=job)
+    with pytest.raises(DataError, match="task a lacks iteration 3"):
         schedule_from_json(problem, content, "x.json")
 
 

@@ -16,6 +16,7 @@ from emu.problem import Job, Task
 from emu.runs.array_files import write_weights
 from emu.runs.retraining import (
     list_training,
+    progress_of,
     step_ends,
     training_audit,
     trains,
@@ -288,3 +289,44 @@ def test_numbers_are_held_to_the_last_digits_of_their_kind(
     _, violations = training_audit(tmp_path, replace(job, settings=settings))
 
     assert len(violations) == wrong
+
+
+def test_accuracies_stand_beside_the_steps_that_they_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks count steps from 1; what is there already is left as it is."""
+    progress = SimpleNamespace(
+        loss=np.array([3.0, 2.0, 1.0]),
+        looks=np.array([1, 3]),
+        accuracy={"valid": np.array([0.5, 0.75])},
+    )
+    untils: list[Any] = []
+
+    def along(_scenario: Any, _schedule: Any, _watch: Any, until: Any) -> Any:
+        untils.append(until)
+        return progress
+
+    same = SimpleNamespace(model_validate=lambda content: content)
+    monkeypatch.setattr("emu.runs.retraining.Scenario", same)
+    monkeypatch.setattr("emu.runs.retraining.UntilSection", same)
+    monkeypatch.setattr("emu.runs.retraining.progress_along", along)
+    manifest: dict[str, Any] = {"scenario": {"job": {"system": "dgtp"}}}
+    run: Any = SimpleNamespace(path=tmp_path, manifest=manifest, best=None)
+    assert progress_of([run]) == [progress]
+
+    file = tmp_path / "validation.csv"
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    assert rows[0] == ["step", "loss", "accuracy"]
+    assert [[float(cell) for cell in row] for row in rows[1:]] == [
+        [0.0, 3.0, 0.5],
+        [1.0, 2.0, pytest.approx(float("nan"), nan_ok=True)],
+        [2.0, 1.0, 0.75],
+    ]
+    file.write_text("kept")
+    manifest["until"] = {"accuracy": 0.5}
+    progress_of([run])
+    assert file.read_text() == "kept"
+    assert untils == [None, {"accuracy": 0.5}]
+    manifest["first_iteration"] = 4
+    with pytest.raises(DataError, match="has no validation accuracy over time"):
+        progress_of([run])
