@@ -189,3 +189,19 @@ def test_runs_agree_up_to_the_threshold(sign: int) -> None:
     assert Repeats(runs.runs, threshold=0.2499).outcome is Agreement.DIFFERS
     wide = repeats(1.5, 1.5 + 1e-9, 1.5)
     assert Repeats(wide.runs, threshold=0.5).outcome is Agreement.UNDECIDED
+
+
+def test_the_run_nearest_to_the_median_stands_for_the_others() -> None:
+    found = repeats(1.0, 4.0, 2.2, 1.9)
+    assert found.makespan == pytest.approx(2.05)
+    assert found.nearest.makespan in {2.2, 1.9}
+    assert repeats(9.0, 1.0, 2.0).nearest.path == "runs/2"
+    assert repeats(1.0, 2.0, prediction=None).error is None
+
+
+def test_iterations_as_long_as_simulated_are_not_spread() -> None:
+    """However unlike they are among each other: late by 0, 0 and 3 s of 6."""
+    simulated = np.array([1.0, 2.0, 3.0])
+    late = np.array([0.0, 0.0, 3.0])
+    found = spread_of_iterations(simulated + late, simulated)
+    assert found == pytest.approx(1.96 * math.sqrt(2 * 3) * math.sqrt(3.0) / 6.0)
