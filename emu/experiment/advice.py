@@ -22,7 +22,7 @@ from emu.experiment.question import answer
 from emu.experiment.refusal import reason
 from emu.experiment.systems import WITHIN, Target, variant_named
 from emu.problem.fields.quantities import combine, write_times
-from emu.runs.intervals import interval, pair
+from emu.runs.intervals import pair
 from emu.runs.result import Result
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.virtual_training import progress_along, trains
@@ -36,6 +36,8 @@ _FINALISTS = 3
 _RIVALS = 2
 #: Accuracies are rounded down to so many steps of the whole, and are one at least.
 _STEPS = 1000
+#: Figures are the same that differ by less: sums of floats, in another order.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,12 @@ class Advice:
 
     @property
     def ties(self) -> list[Choice]:
-        """Others that differ from the best within the 95 % interval of the seeds."""
+        """Others as good as the best, or within the 95 % interval of the seeds."""
         rivals = []
         for rival in self.others:
-            margin = pair(rival.draws, self.best.draws)
-            if margin and margin.tie:
+            margin = pair(rival.aims, self.best.aims)
+            # What was not drawn has one seed, of which only the same figure is a tie.
+            if margin and (margin.tie or abs(margin.mean) < _ROUNDING):
                 rivals.append(rival)
         return rivals
 
@@ -93,8 +96,8 @@ class Advice:
 
     def _best_line(self) -> str:
         best = self.best
-        sure = interval([*best.draws.values()])
-        line = f"use {best.name}: {format_duration(best.seconds)}"
+        sure = best.sure
+        line = f"use {best.name}: {format_duration(sure.mean)}"
         if sure.count > 1:
             line += f" ± {format_duration(sure.half, 2)}"
         line += f" {self.terms.words}"
@@ -121,18 +124,25 @@ class Advice:
         line = f"{self._margin(second)} the next, {second.name}"
         ties = ", ".join(choice.row for choice in self.ties)
         if ties:
-            line += f"; a tie within 95 %: {ties}"
+            tie = "a tie within 95 %" if self.best.sure.count > 1 else "a tie"
+            line += f"; {tie}: {ties}"
         return line
 
     def _margin(self, rival: Choice) -> str:
-        """Return the margin to another choice in words, by what was judged."""
-        _, aim = self.best.judged
-        excess, aim_of_rival = rival.judged
+        """Return the margin to another choice in words, by what was judged.
+
+        Over the seeds that both have: of what was not drawn that is the first.
+        """
+        aims = self.best.aims
+        aims_of_rival = rival.aims
+        seeds = aims.keys() & aims_of_rival
+        aim = sum(aims[seed] for seed in seeds)
+        excess, _ = rival.judged
         if excess > 1 or not aim:
             return "which fits, unlike"
         is_cost = self.terms.saves and self.best.cost is not None
         kind = "cheap" if is_cost else "fast"
-        ratio = aim_of_rival / aim
+        ratio = sum(aims_of_rival[seed] for seed in seeds) / aim
         return f"{ratio:.2f} x as {kind} as"
 
     def remarks(self) -> Iterator[str]:
@@ -205,7 +215,8 @@ def advise(
     # By the first seed, since every further one is a simulation of each choice.
     no_worse = _no_worse(search, file_choice)
     rows = _best_of_rows(no_worse)
-    finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
+    drawn = {choice: choice.drawn() for choice in rows[:_FINALISTS]}
+    finalists = [*drawn.values()]
     if not finalists:
         raise _contradiction(search, search.best)
     # By the mean: with the first seed alone a choice may be the best by chance.
@@ -217,7 +228,8 @@ def advise(
         terms=terms,
         best=best,
         others=rivals,
-        stated=file_choice,
+        # Drawn, where it is a finalist: it may be the best itself.
+        stated=drawn.get(file_choice, file_choice),
         rate=levers.find_rate(),
         changes=levers.find_changes(),
         refused=search.refused,
@@ -268,7 +280,7 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
 def _no_worse(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
     """Return the choices that keep to the terms.
 
-    None is worse than the file with the file's own seed, which is the one printed.
+    None is worse than the file with the file's own seed.
     """
     worst = (1.0, inf)
     if isinstance(stated, Choice):

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 from math import inf
 from operator import mul
+from statistics import fmean
 from typing import Any
 
 from emu.experiment.learning_rates import KEY, Learning, count_steps, rate_of
@@ -15,6 +16,7 @@ from emu.experiment.question import Answer, Question, answer
 from emu.experiment.row_machines import Machines
 from emu.experiment.systems import Target
 from emu.graph_data import open_for
+from emu.runs.intervals import Interval, interval
 from emu.scenario import Scenario
 from emu.scenario.machine_choice import machines_words
 from emu.systems import Edit
@@ -105,6 +107,11 @@ class Choice:
         first, *_ = self.draws.values()
         return first
 
+    @property
+    def sure(self) -> Interval:
+        """Mean of the seconds over the seeds, with its 95 % interval."""
+        return interval([*self.draws.values()])
+
     @cached_property
     def cost(self) -> float | None:
         """Dollars of as much; None where nothing has a price."""
@@ -121,12 +128,17 @@ class Choice:
         return self.terms.judge(self.seconds, self.cost)
 
     @property
+    def aims(self) -> dict[int, float]:
+        """Aims, seconds or dollars, by seed."""
+        _, aim = self.judged
+        # Dollars go with time, so that seconds over the seeds scale either aim.
+        scale = aim / (self.seconds or 1.0)
+        return {seed: seconds * scale for seed, seconds in self.draws.items()}
+
+    @property
     def mean_aim(self) -> float:
         """Aim, seconds or dollars, in the mean over the seeds."""
-        _, aim = self.judged
-        mean = sum(self.draws.values()) / len(self.draws)
-        # Dollars go with time, so that seconds over the seeds scale either aim.
-        return aim * mean / (self.seconds or 1.0)
+        return fmean(self.aims.values())
 
     @property
     def passes(self) -> float:
@@ -175,7 +187,7 @@ class Choice:
             "system": self.row,
             "machines": [*self.answer.machines],
             "keys": self.settings,
-            "seconds": self.seconds,
+            "seconds": self.sure.mean,
             "cost": self.cost,
             "limit": self.answer.limit,
             "makespan": self.answer.simulated.makespan,

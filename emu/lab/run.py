@@ -40,6 +40,7 @@ from emu.problem import Schedule
 from emu.runs.array_files import SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 from emu.runs.run_directory import RunDirectory
+from emu.scenario.events_section import idle_events
 from emu.scenario.run_sections import LabFile
 
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
@@ -425,6 +426,8 @@ class LabPrograms:
                 if run.code:
                     waits.clear()
             self._change_nics()
+        for sentence in idle_events(self._file.events, self.samples.seconds):
+            self._watch(sentence)
 
         for run in self.runs.values():
             run.stopped = run.end is None

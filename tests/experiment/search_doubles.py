@@ -13,6 +13,7 @@ from emu.experiment.advice_search import Search
 from emu.experiment.learning_rates import Learning
 from emu.experiment.prospects import Prospect, Terms
 from emu.experiment.systems import Target
+from emu.runs.intervals import Interval, interval
 
 TARGET = Target(0.5, within=30)
 
@@ -31,6 +32,22 @@ class Way:
     def judged(self) -> tuple[float, float]:
         """Return seconds and cost as the terms judge them."""
         return self.terms.judge(self.seconds, self.cost)
+
+    @property
+    def aims(self) -> dict[int, float]:
+        """Aims by seed; of a way without draws that of seed 0."""
+        _, aim = self.judged
+        return self.draws or {0: aim}
+
+    @property
+    def mean_aim(self) -> float:
+        """Their mean."""
+        return self.sure.mean
+
+    @property
+    def sure(self) -> Interval:
+        """Mean over the seeds, with its interval."""
+        return interval([*self.aims.values()])
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from emu.experiment.advice_search import Search
 from emu.experiment.levers import Lever
 from emu.experiment.prospects import Choice, Terms
 from emu.experiment.question import Question
+from emu.runs.intervals import interval
 from tests.experiment.search_doubles import (
     TARGET,
     Way,
@@ -114,6 +115,11 @@ def test_margins_are_of_what_was_judged() -> None:
     found = replace(found, best=replace(fast, draws={0: 4.0}))
     found = replace(found, others=[replace(slow, draws={0: 8.0})])
     assert found._next_line() == "2.00 x as fast as the next, b on all"
+    # Over the seeds that both have.
+    drawn = replace(found, best=replace(fast, draws={0: 4.0, 1: 2.0}))
+    assert drawn._next_line().startswith("2.00 x")
+    both = [replace(slow, draws={0: 8.0, 1: 7.0})]
+    assert replace(drawn, others=both)._next_line().startswith("2.50 x")
     alone = advice_of(fast, slow, terms=Terms())
     assert alone._next_line() == "no other system can be, or comes near"
 
@@ -123,11 +129,43 @@ def test_rivals_within_the_interval_of_the_seeds_are_ties() -> None:
     best = Way("a", 1.0, draws=dict(zip(seeds, (1.0, 1.2, 0.9, 1.1), strict=True)))
     near = Way("b", 1.0, draws=dict(zip(seeds, (1.1, 1.1, 1.0, 1.0), strict=True)))
     far = Way("c", 1.0, draws={seed: 9.0 + seed / 9 for seed in seeds})
-    others = [Way("d", 1.0, draws={seed: 1.0}) for seed in (0, 9)]
+    others = [Way("d", 1.5), Way("d", 1.0, draws={9: 1.0})]
     found = advice_of(best, best, far, near, *others, terms=Terms())
     assert [tie.row for tie in found.ties] == ["b"]
     line = found._next_line()
-    assert line == "1.00 x as fast as the next, c on all; a tie within 95 %: b"
+    assert line == "8.73 x as fast as the next, c on all; a tie within 95 %: b"
+
+    # Of one seed the same figure is a tie, but for the rounding of floats.
+    same = Way("b", 1.0 + 1e-15)
+    found = advice_of(Way("a", 1.0), best, same, Way("c", 1.01), terms=Terms())
+    assert [tie.row for tie in found.ties] == ["b"]
+    line = found._next_line()
+    assert line == "1.00 x as fast as the next, b on all; a tie: b"
+
+
+def test_the_file_itself_is_the_best_with_its_further_seeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A choice that is drawn is another object than the file that was settled."""
+    choice: Any = Way("a", 4.0)
+    draws = {0: 4.0, 1: 6.0}
+    vars(choice)["drawn"] = lambda: replace(choice, draws=draws)
+    search = search_of(Terms(), choices=[choice])
+    search.settle_file = lambda: choice
+    search.run = lambda: None
+    search.list_rates = list
+    monkeypatch.setattr(advice, "Search", lambda *_: search)
+    monkeypatch.setattr(advice._Levers, "find_rate", lambda _: None)
+    monkeypatch.setattr(advice._Levers, "find_changes", lambda _: [])
+    monkeypatch.setattr(advice, "load", lambda scenario, _: scenario)
+    scenario: Any = SimpleNamespace(
+        stated_cluster=SimpleNamespace(machines=[]),
+        accuracy=None,
+        job=SimpleNamespace(system="dgtp"),
+    )
+    found = advice.advise(scenario, Terms())
+    assert found.best.draws == draws
+    assert found._file_line() == "the file as it stands is the best that was tried"
 
 
 def test_a_change_is_named_from_where_the_winner_wins(
@@ -186,12 +224,12 @@ def test_the_best_line_has_the_interval_of_several_seeds() -> None:
         experiment=SimpleNamespace(scenario=SimpleNamespace(job=job)),
     )
     best: Any = SimpleNamespace(
-        name="p3 on all", seconds=4.0, draws={0: 4.0, 1: 6.0}, cost=2.0, answer=answer
+        name="p3 on all", sure=interval([4.0, 6.0]), cost=2.0, answer=answer
     )
     found = advice_of(best, best, terms=Terms())
-    line = "use p3 on all: 4 s ± 13 s per epoch, 2 $; 40 s for 5 iterations"
+    line = "use p3 on all: 5 s ± 13 s per epoch, 2 $; 40 s for 5 iterations"
     assert found._best_line() == line
-    best.draws = {0: 4.0}
+    best.sure = interval([4.0])
     best.cost = None
     line = "use p3 on all: 4 s per epoch; 40 s for 5 iterations"
     assert found._best_line() == line

@@ -77,6 +77,7 @@ def test_a_choice_takes_its_epoch_or_all_of_its_time() -> None:
     assert by_epoch.cost == 20.0
     assert by_epoch.passes == 1.0
     assert by_epoch.mean_aim == 13.0
+    assert by_epoch.sure.mean == 13.0
 
     to_target = Choice(answer_of(), Terms(target=TARGET))
     assert to_target.draws == {3: 40.0, 4: 60.0}
@@ -90,6 +91,7 @@ def test_a_choice_takes_its_epoch_or_all_of_its_time() -> None:
     cheap = Choice(answer_of(), Terms(target=TARGET, deadline=99.0))
     assert cheap.judged == (1.0, 80.0)
     assert cheap.mean_aim == 100.0
+    assert cheap.aims == {3: 80.0, 4: 120.0}
 
 
 def test_what_takes_no_time_costs_nothing() -> None:

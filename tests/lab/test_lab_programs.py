@@ -39,6 +39,36 @@ def test_nics_change_when_their_time_has_come() -> None:
     assert said == ["the NIC of a has changed", "the NIC of b has changed"]
 
 
+def test_events_after_the_end_of_a_lab_are_named() -> None:
+    """The programs end at 0.3 s, and a NIC was to change at 100."""
+    said: list[str] = []
+    events = [SimpleNamespace(time=instant) for instant in (0.2, 100.0)]
+    run = ProgramRun("p", "a", 0.0)
+
+    def collect(*_: object) -> list[int]:
+        run.end, run.code = 0.3, 0
+        return [1]
+
+    lab: Any = SimpleNamespace(
+        _file=SimpleNamespace(lab=SimpleNamespace(until=None), events=events),
+        _lab=SimpleNamespace(time_scale=1.0, signal_all=lambda _: None),
+        runs={1: run},
+        samples=SimpleNamespace(seconds=0.3),
+        _watch=said.append,
+        _change_nics=lambda: None,
+        _collect_ends=collect,
+        _survivors=list,
+        _name_survivors=lambda: None,
+    )
+
+    LabPrograms.until_end(lab)
+
+    assert said == [
+        "p on a ended: well",
+        "events[1]: at 100 s the job has ended, at 0.3 s: it changes nothing",
+    ]
+
+
 @pytest.mark.parametrize(
     ("due", "patience", "timeout"),
     [(None, 0.5, 0.5), (3.01, 0.5, 0.04), (9.0, 0.5, 0.5), (1.0, 0.5, 0.0)],
