@@ -28,6 +28,7 @@ from emu.experiment.contest import (
     find_worst,
     read_contestants,
 )
+from emu.experiment.systems import check_one_job
 from emu.host.files import check_writable
 from emu.report import contest_tables
 from emu.report.terminal import terminal
@@ -135,7 +136,11 @@ def _start(
             raise ScenarioError(problem, file="two systems")
         return lambda rng: SmallJob.draw(rng, free=kind is Kind.PLACEMENTS)
 
-    base = NearFile.of(emu.load(near, overrides or []), within or _WITHIN)
+    scenario = emu.load(near, overrides or [])
+    # Otherwise every instance would be refused, one after the other.
+    if kind is Kind.SYSTEMS:
+        check_one_job(scenario)
+    base = NearFile.of(scenario, within or _WITHIN)
     return lambda _: base
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from emu.errors import ScenarioError
+from emu.runs.record_names import READ
 
 #: Parameter of ``--json``, the one whose text is a path.
 _JSON = "json_target"
+#: Parameter for the folder of new runs, which is read by none.
+_RUNS = "runs"
 #: Parameters that are written, as commands name them.
 _WRITTEN = {_JSON, "out", "write", "target"}
 
@@ -19,6 +23,7 @@ def check_written_files(context: Any) -> None:
     It would replace what was there: a scenario by its results, a key by what it signs.
     """
     names_of_files: dict[Path, str] = {}
+    folders = []
     written = []
     for parameter in context.command.params:
         name = parameter.metavar
@@ -29,8 +34,11 @@ def check_written_files(context: Any) -> None:
                 written.append((path, name))
             elif path.is_file():
                 names_of_files[path.resolve()] = name
+            elif path.is_dir() and parameter.name != _RUNS:
+                folders.append(path)
 
     for path, name in written:
+        _check_records(path, name, folders)
         file = path.resolve()
         other_name = names_of_files.get(file)
         # What is no regular file, as /dev/null, is not replaced.
@@ -39,6 +47,17 @@ def check_written_files(context: Any) -> None:
             problem = f"is that of {other_name} too, which it would replace"
             raise ScenarioError(f"{problem}: name another", file=f"{name} {path}")
         names_of_files[file] = name
+
+
+def _check_records(path: Path, name: str, folders: Iterable[Path]) -> None:
+    """Raise ScenarioError where a file to write is a record of a run that is read."""
+    file = path.resolve()
+    if file.name not in READ or not file.is_file():
+        return
+    for folder in folders:
+        if folder.resolve() in file.parents:
+            problem = f"is a record of {folder}, which it would replace: name another"
+            raise ScenarioError(problem, file=f"{name} {path}")
 
 
 def _paths_of(name: str, value: Any) -> list[Path]:

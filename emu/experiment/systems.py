@@ -301,6 +301,13 @@ def check_rows(scenario: Scenario) -> None:
             raise scenario.origin.error((section, name), problem)
 
 
+def check_one_job(scenario: Scenario) -> None:
+    """Raise ScenarioError where a scenario has several jobs: no system is its own."""
+    if scenario.jobs:
+        problem = "several jobs cannot be compared as systems, write one: job"
+        raise scenario.origin.error(("jobs",), problem)
+
+
 def as_system(
     scenario: Scenario,
     system: str,
@@ -317,9 +324,7 @@ def as_system(
     another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    if scenario.jobs:
-        problem = "several jobs cannot be compared as systems, write one: job"
-        raise origin.error(("jobs",), problem)
+    check_one_job(scenario)
     edit_before = {**(overrides or {}), **_OF_FILE}
     scenario = load(scenario, edit_before)
     if system not in list_translatable():

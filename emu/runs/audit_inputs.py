@@ -23,10 +23,10 @@ from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.lab_file import refuse_lab
 from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
+from emu.runs.record_names import RECORDS
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import Row, read_result
 from emu.runs.retraining import training_audit
-from emu.runs.run_directory import RECORDS
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario_file import has_recorded_job

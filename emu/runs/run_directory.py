@@ -51,6 +51,7 @@ from emu.host.limits import limit
 from emu.names import file_part
 from emu.problem.job import Cut
 from emu.runs.problem_json import Content, read_shape
+from emu.runs.record_names import RECORDS
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -59,21 +60,6 @@ from emu.scenario.scenario_file import load_again
 from emu.trust.violation import differences
 
 Arrays = Mapping[str, Array]
-#: Files that result.json follows from, and names the digests of.
-RECORDS = (
-    "manifest.json",
-    "scenario.txt",
-    "problem.json",
-    "simulated.json",
-    "processes.json",
-    "rates.npz",
-    "realization.npz",
-    "reports.npz",
-    "frames.npz",
-    "training.csv",
-    "weights.npz",
-    "setup/result.json",
-)
 #: File of the text, whatever the format: YAML reads JSON.
 NAME = "scenario.txt"
 #: Bytes that a text may have to be read again: a directory may be of others.

@@ -17,8 +17,9 @@ from emu.host.input_file import one_error, open_input, parse_json, read_json
 from emu.names import printable
 from emu.problem import Problem
 from emu.runs import signature
+from emu.runs.record_names import RECORDS
 from emu.runs.recorded_run import load_run
-from emu.runs.run_directory import RECORDS, RunDirectory
+from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import has_recorded_job
 
 #: Files of a shared run, the verdicts last, and the bytes that all may have.

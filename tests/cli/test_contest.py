@@ -92,6 +92,18 @@ def test_what_does_not_fit_is_refused(words: list[str], said: str) -> None:
     assert result.stderr.count("\n") <= 3
 
 
+def test_several_jobs_are_no_systems_before_any_instance_is_tried(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indented = SCENARIO.replace("\n  ", "\n      ")
+    text = indented.replace("job:", "jobs:\n  - name: one\n    job:")
+    (folder / "jobs.yaml").write_text(text)
+    monkeypatch.setattr(contest_command, "find_worst", None)
+    refused = call("contest", "dgtp", "p3", "--near", "jobs.yaml")
+    assert refused.exit_code == 2
+    assert "several jobs cannot be compared as systems, write one" in refused.stderr
+
+
 def test_a_file_that_cannot_be_written_is_refused_before_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -35,6 +35,37 @@ def test_a_file_that_is_read_is_not_replaced(
     assert len([*tmp_path.iterdir()]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        ("fit run -o run/lab.json", True),
+        ("audit run --json run/setup/result.json", True),
+        ("compare job.yaml run --json ./run/result.json", True),
+        ("fit . -o run/lab.json", True),
+        # Of no run, of another, not there, or made again by whoever asks for it.
+        ("fit run -o run/fit.yaml", False),
+        ("audit run --json other/result.json", False),
+        ("audit other --json other/lab.json", False),
+        ("lab job.yaml --runs run --json run/result.json", False),
+    ],
+)
+def test_no_record_of_a_run_that_is_read_is_replaced(
+    words: str,
+    is_refused: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["run/lab.json", "run/result.json", "run/setup/result.json"]
+    for name in (*names, "run/fit.yaml", "other/result.json", "job.yaml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("name: kept")
+    refused = CliRunner().invoke(app, words.split())
+    assert ("is a record of " in refused.stderr) == is_refused
+    assert all((tmp_path / name).read_text() == "name: kept" for name in names)
+
+
 def test_devices_and_names_of_no_files_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
