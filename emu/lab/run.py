@@ -426,8 +426,7 @@ class LabPrograms:
                 if run.code:
                     waits.clear()
             self._change_nics()
-        for sentence in idle_events(self._file.events, self.samples.seconds):
-            self._watch(sentence)
+        self._tell_idle_events()
 
         for run in self.runs.values():
             run.stopped = run.end is None
@@ -464,6 +463,10 @@ class LabPrograms:
             self._lab.change_nic(machine)
             self.changes.append(change)
             self._watch(f"the NIC of {machine.name} has changed")
+
+    def _tell_idle_events(self) -> None:
+        for sentence in idle_events(self._file.events, self.samples.seconds):
+            self._watch(sentence)
 
     def _collect_ends(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""

@@ -39,6 +39,8 @@ def idle_keys(scenario: Scenario, job: Job) -> Iterator[str]:
     yield from _idle_rows(scenario, job)
     yield from _idle_searches(scenario)
     yield from _idle_emulation(scenario.emulation)
+    yield from _idle_shares(scenario)
+    yield from _idle_seeds(scenario)
     for *_, section in scenario.each_job():
         yield from section.idle_keys()
 
@@ -174,6 +176,21 @@ def _idle_emulation(emulation: EmulationSection) -> Iterator[str]:
         keys = _set_keys(emulation, _OF_TRIALS)
         scale = f"{emulation.time_scale:g}"
         yield from _idle("emulation", keys, "time_scale: auto", scale)
+
+
+def _idle_shares(scenario: Scenario) -> Iterator[str]:
+    """Yield the division of ports among jobs where there is one of them."""
+    if scenario.schedule.share == "job" and len(scenario.each_job()) == 1:
+        yield "schedule: share changes nothing: of several jobs, found one"
+
+
+def _idle_seeds(scenario: Scenario) -> Iterator[str]:
+    """Yield the seed of failures where nothing fails."""
+    failures = scenario.failures
+    if failures is None or failures.seed is None:
+        return
+    if failures.machine is None and failures.link is None:
+        yield "failures: seed changes nothing: of machine or link, found none"
 
 
 def _set_keys(section: Section, keys: Sequence[str]) -> list[str]:

@@ -61,6 +61,7 @@ def test_events_after_the_end_of_a_lab_are_named() -> None:
         _name_survivors=lambda: None,
     )
 
+    lab._tell_idle_events = partial(LabPrograms._tell_idle_events, lab)
     LabPrograms.until_end(lab)
 
     assert said == [

@@ -263,6 +263,9 @@ class Ends:
     def _change_nics(self) -> None:
         pass
 
+    def _tell_idle_events(self) -> None:
+        pass
+
 
 def end_of(
     until: str | None, turns: list[dict[int, int]], monkeypatch: pytest.MonkeyPatch

@@ -84,6 +84,7 @@ def test_a_device_of_one_of_several_jobs_is_no_idle_one() -> None:
     for second, count in ((indented, 1), (timed, 0)):
         text = f"{head}jobs:\n  - name: x\n    job:\n    {indented}"
         text += f"  - name: y\n    job:\n    {second}"
+        text += "schedule: {share: job}\n"
         assert len(remarks_on(text, "device: a100, ")) == count
 
 
@@ -188,6 +189,15 @@ def test_keys_of_another_rule_network_or_scale_are_named() -> None:
         "emulation: sharing changes nothing: of network: kernel, found userspace",
         "emulation: trial_budget changes nothing: of time_scale: auto, found 1",
     ]
+
+    assert with_keys("schedule: {share: job}") == [
+        "schedule: share changes nothing: of several jobs, found one"
+    ]
+    assert with_keys("failures: {seed: 1}") == [
+        "failures: seed changes nothing: of machine or link, found none"
+    ]
+    pauses = "machine: {every: 2 s, for: 100 ms, what: pause}"
+    assert with_keys(f"failures: {{seed: 1, {pauses}}}") == []
 
 
 def test_a_job_of_lambdas_or_plans_names_its_idle_keys() -> None:
