@@ -221,6 +221,10 @@ def advise(
         raise _contradiction(search, search.best)
     # By the mean: with the first seed alone a choice may be the best by chance.
     best = min(finalists, key=lambda choice: choice.mean_aim)
+    stated = file_choice
+    # Drawn, where it is a finalist: it may be the best itself.
+    if isinstance(stated, Choice):
+        stated = drawn.get(stated, stated)
     rivals = _best_of_rows(search.choices, finalists)
     rivals = [choice for choice in rivals if choice.row != best.row]
     levers = _Levers(search, [best, *rivals[:_RIVALS]])
@@ -228,8 +232,7 @@ def advise(
         terms=terms,
         best=best,
         others=rivals,
-        # Drawn, where it is a finalist: it may be the best itself.
-        stated=drawn.get(file_choice, file_choice),
+        stated=stated,
         rate=levers.find_rate(),
         changes=levers.find_changes(),
         refused=search.refused,
