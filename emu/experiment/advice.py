@@ -223,7 +223,7 @@ def advise(
     best = min(finalists, key=lambda choice: choice.mean_aim)
     stated = file_choice
     # Drawn, where it is a finalist: it may be the best itself.
-    if isinstance(stated, Choice):
+    if not isinstance(stated, EmulatorError):
         stated = drawn.get(stated, stated)
     rivals = _best_of_rows(search.choices, finalists)
     rivals = [choice for choice in rivals if choice.row != best.row]
