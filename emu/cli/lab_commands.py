@@ -23,6 +23,7 @@ from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
 from emu.lab.fitting.iterations import Template
 from emu.lab.machines.lab import missing_needs
+from emu.lab.output_lines import last_words
 from emu.lab.prediction import list_lab_misses
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
@@ -37,7 +38,9 @@ from emu.scenario.run_sections import LabFile, LabPredictionSection
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
 
-#: Bytes at the end of a program's output of which the last line is shown.
+#: Bytes at the end of a program's output in which its last line is looked for: the
+#: frame of torchrun takes 2,500. Characters of that line that are shown.
+_END = 1 << 14
 _SHOWN = 300
 
 
@@ -213,12 +216,11 @@ def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
     # A log may be gigabytes: its end alone is read.
     size = log.stat().st_size
     with log.open("rb") as file:
-        file.seek(max(0, size - _SHOWN))
+        file.seek(max(0, size - _END))
         text = file.read().decode(errors="replace")
-    lines = [line for line in text.split("\n") if line.strip()]
-    if lines:
-        last_line = for_terminal(lines[-1])
-        console.print(f"which ends: {last_line}")
+    if line := last_words(text):
+        shown = for_terminal(line[-_SHOWN:])
+        console.print(f"which ends: {shown}")
     return code
 
 

@@ -65,8 +65,11 @@ class Advice:
         rivals = []
         for rival in self.others:
             margin = pair(rival.aims, self.best.aims)
+            if margin is None:
+                continue
             # What was not drawn has one seed, of which only the same figure is a tie.
-            if margin and (margin.tie or abs(margin.mean) < _ROUNDING):
+            is_same = abs(margin.mean) < _ROUNDING
+            if is_same or margin.tie:
                 rivals.append(rival)
         return rivals
 
@@ -142,7 +145,8 @@ class Advice:
             return "which fits, unlike"
         is_cost = self.terms.saves and self.best.cost is not None
         kind = "cheap" if is_cost else "fast"
-        ratio = sum(aims_of_rival[seed] for seed in seeds) / aim
+        aim_of_rival = sum(aims_of_rival[seed] for seed in seeds)
+        ratio = aim_of_rival / aim
         return f"{ratio:.2f} x as {kind} as"
 
     def remarks(self) -> Iterator[str]:

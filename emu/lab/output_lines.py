@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import selectors
 import threading
 import time
@@ -30,6 +31,10 @@ MOST_LINES = 1_000_000
 #: Bytes of a log that are looked through for marks.
 MOST_LOG = 1 << 28
 _CHUNK = 1 << 16
+#: First line of the frame that torchrun draws where a rank has failed.
+_FRAME_OF_TORCHRUN = re.compile(
+    r"^.*failed \(exitcode: -?\d+\) local_rank: .*", re.MULTILINE
+)
 #: Wall seconds after which a thread that waits for output looks if it is to end.
 _LOOK = 0.2
 #: Wall seconds in which what ended programs printed is copied: others may go on.
@@ -158,3 +163,16 @@ def marks_of(
         return by_process
     first = next(iter(by_program.values()))
     return {ALL: first}
+
+
+def last_words(text: str) -> str:
+    """Return the last line of a program's output; empty where it has none.
+
+    Under torchrun that is what the program of a rank said, and not the frame below it.
+    """
+    frames = [*_FRAME_OF_TORCHRUN.finditer(text)]
+    if frames:
+        first_line = frames[-1]
+        text = text[: first_line.start()].strip() or first_line[0]
+    lines = [line for line in text.split("\n") if line.strip()]
+    return lines[-1] if lines else ""

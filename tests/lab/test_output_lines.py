@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.lab.fitting.steps import ALL, Marks
-from emu.lab.output_lines import OutputLines, marks_of
+from emu.lab.output_lines import OutputLines, last_words, marks_of
 from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic
 from emu.runs.array_files import write_lines
 from emu.runs.run_directory import RunDirectory
@@ -111,3 +111,24 @@ def test_a_damaged_file_of_lines_is_refused(
 
     with pytest.raises(DataError, match=r"lines\.npz.*is damaged"):
         marks(run, "step")
+
+
+FRAME = "E1130 3 api.py:1002] failed (exitcode: -9) local_rank: 0 (pid: 4)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ""),
+        ("\n  \n", ""),
+        ("one\ntwo\n\n", "two"),
+        (f"Error: no a\n{FRAME}\n==\n", "Error: no a"),
+        # Of a rank that was started again, what it said the last time.
+        (f"a\n{FRAME}\nb\n{FRAME}\n==\n", "b"),
+        (f"{FRAME}\n==\n", FRAME),
+    ],
+)
+def test_the_last_words_of_a_rank_stand_above_the_frame_of_torchrun(
+    text: str, words: str
+) -> None:
+    assert last_words(text) == words
