@@ -13,6 +13,7 @@ from pydantic import Field
 
 from emu.errors import DataError
 from emu.host.input_file import check_shape, open_input, read_json
+from emu.runs.array_files import LINES
 from emu.runs.problem_json import MOST, NUMBER, by_name, list_of, shape
 from emu.runs.run_directory import RunDirectory
 
@@ -22,18 +23,25 @@ FILE = "lab.json"
 LabResult: TypeAlias = dict[str, Any]
 #: There while a lab runs: the process that holds each machine.
 _FILE = "machines.json"
+_NOT_ENDED = "is of a lab that has not ended"
 
 
 def refuse_lab(run: Path) -> None:
     """Raise DataError where a run directory is that of a lab: it holds no schedule."""
-    has_ended = (run / FILE).exists()
-    has_begun = (run / _FILE).exists()
+    result = run / FILE
+    machines = run / _FILE
+    lines = run / LINES
+
     problem = ""
-    if has_ended:
+    if result.exists():
         problem = "is of a lab: its report.html shows it, `emu fit` takes what crossed"
-    elif has_begun:
+    elif machines.exists():
         # It runs, or was killed: it has no report.
-        problem = "is of a lab that has not ended"
+        problem = _NOT_ENDED
+    elif lines.exists():
+        # It was interrupted.
+        problem = _NOT_ENDED
+
     if problem:
         raise DataError(problem, path=run)
 

@@ -467,13 +467,16 @@ def _simulate_virtual(run: Path) -> RecordedRun:
     )
 
 
-def _read_problem(run: Path) -> Problem:
-    if not run.is_dir():
-        raise DataError("is not a run directory", path=run)
+def check_run_directory(run: Path) -> None:
+    """Raise DataError where a folder has no file of a run, or is of a lab."""
     refuse_lab(run)
     # A folder that has some of them is a run that lost the others.
     if not any((run / name).exists() for name in _RUN_FILES):
         raise DataError("is not a run directory", path=run)
+
+
+def _read_problem(run: Path) -> Problem:
+    check_run_directory(run)
     file = run / "problem.json"
     with one_error(file):
         return problem_from_json(read_json(file), str(file))

@@ -277,6 +277,11 @@ def test_damaged_tables_are_named(tmp_path: Path) -> None:
 def test_no_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a run directory"):
         write_report(tmp_path / "nothing")
+    # Nor is a page of nothing left in a folder of something else.
+    (tmp_path / "job.yaml").touch()
+    with pytest.raises(DataError, match="not a run directory"):
+        write_report(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
 def test_training_is_averaged_per_iteration(tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ from emu.report.html.lab_page import lab_parts
 from emu.report.html.link_drawing import link_graph
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
-from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.recorded_run import RecordedRun, check_run_directory, load_run
 from emu.runs.result import Result, port_rows
+from emu.scenario.scenario_file import has_recorded_job
 from emu.systems.cache_section import cache_line
 from emu.units import format_duration, format_rate
 
@@ -295,10 +296,12 @@ def write_report(
     ``helpful``: whether to look for what would help, which takes seconds: a search over
     placements and an integer program.
 
-    Raises DataError when ``run`` is not a directory, or the file cannot be written.
+    Raises DataError when ``run`` is no run directory, or the file cannot be written.
     """
-    if not run.is_dir():
-        raise DataError("is not a run directory", path=run)
+    # A page of nothing would be left in any folder.
+    has_ended = (run / "lab.json").exists() or has_recorded_job(run)
+    if not has_ended:
+        check_run_directory(run)
     target = out or run / "report.html"
     page = report_page(run, helpful=helpful)
     write_atomic(target, page)
