@@ -21,6 +21,7 @@ from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
 from emu.experiment import attempts
 from emu.experiment.attempts import (
     Ended,
+    Progress,
     cut_plan,
     outages_of,
     recovery_of,
@@ -209,6 +210,12 @@ def test_an_attempt_that_died_is_given_up_before_the_next_begins(
 
     run_attempts(restarted(), None, tmp_path, Observer(), once)
     assert len(held) == 3
+
+
+def test_progress_is_watched_where_a_death_is_followed_by_another_attempt() -> None:
+    ends_at_a_death = experiment("dgtp")
+    assert not Progress(ends_at_a_death).watches
+    assert Progress(restarted(most=1)).watches
 
 
 @pytest.mark.parametrize("most", [1, 2, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -43,6 +44,14 @@ def test_machines_of_layers_are_busy_by_their_mean() -> None:
     shares = [sum_covered(row) / schedule.length for row in spans.values()]
     assert len(set(shares)) == 2
     assert busy_of(schedule) == pytest.approx(np.mean(shares))
+
+    # Of no time there is no share.
+    nothing = replace(
+        schedule,
+        task_start=np.zeros_like(schedule.task_start),
+        task_end=np.zeros_like(schedule.task_end),
+    )
+    assert busy_of(nothing) is None
 
 
 #: Rates of two devices that no operation has in common.

@@ -149,3 +149,29 @@ def test_damaged_files_are_refused_within_bounds(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert refused > 250
     assert most < 20e6
+
+
+@pytest.mark.parametrize(
+    ("place", "byte", "problem"),
+    [
+        (0, 9, "an array of 9 dimensions and kind 2"),
+        (4, 3, "an array of 1 dimensions and kind 3"),  # handles are no numbers
+        (6, 2, "an array of 1 dimensions and kind 2"),  # two numbers in an entry
+    ],
+)
+def test_an_array_of_no_known_numbers_is_refused(
+    place: int, byte: int, problem: str, tmp_path: Path
+) -> None:
+    """Dimensions, kind, bits and lanes stand before its sides and its size."""
+    path = tmp_path / "values"
+    dgl.data.utils.save_tensors(str(path), {"a": torch.ones(2)})
+    content = bytearray(path.read_bytes())
+    values_begin = len(content) - 8
+    header = values_begin - 8 - 8 - 8
+    assert content[header:-24] == bytes([1, 0, 0, 0, 2, 32, 1, 0])
+
+    content[header + place] = byte
+    path.write_bytes(content)
+
+    with pytest.raises(DataError, match=problem):
+        read_tensors(path)
