@@ -106,7 +106,7 @@ def test_no_row_is_faster_than_the_last_sum_of_gradients(row: str) -> None:
     edit: dict[str, Any] = {
         "cluster.machines[1].nic": {"in": "1 Gbit/s", "out": "3 Mbit/s"},
         "job.model.hidden": 2048,
-        "job.iterations": 2,
+        "job.iterations": 1,
         "job.precision": "float64",
         "emulation.byte_scale": 0.5,
     }
@@ -116,7 +116,7 @@ def test_no_row_is_faster_than_the_last_sum_of_gradients(row: str) -> None:
     seconds = seconds_per_seed(scenario)
     assert is_slower(scenario, seconds) is False
     # Of APT the sum of layer 1 alone is behind all else.
-    assert is_slower(scenario, (0.3 if row == "apt" else 0.45) * seconds)
+    assert is_slower(scenario, (0.6 if row == "apt" else 0.9) * seconds)
 
 
 @pytest.mark.parametrize("row", REPLICAS)

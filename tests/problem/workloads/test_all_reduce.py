@@ -21,6 +21,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
     credit_edges,
+    elements_of_rank,
     elements_sent,
     part_elements,
     window_of,
@@ -99,6 +100,21 @@ def test_chunks_are_those_of_array_split(ranks: int, elements: int) -> None:
     for number, chunk in enumerate(chunks):
         begin, end = part_bounds(elements, ranks, number, number + 1)
         np.testing.assert_array_equal(np.arange(begin, end), chunk)
+
+
+def test_elements_of_a_rank_are_those_of_its_flows() -> None:
+    """Seven elements make unequal chunks: each of three ranks sends another sum."""
+    names = ["a", "b", "c"]
+    edges = all_reduce_edges(names, names, names, lag=1, carries="sum")
+    sent = Counter[str]()
+    for edge in edges:
+        if edge.carries:
+            sender, _, _ = edge.source.partition(".")
+            sent[sender] += part_elements(7, edge.place)
+
+    found = [elements_of_rank(7, ranks=3, rank=rank) for rank in range(3)]
+    assert found == [sent[name] for name in names]
+    assert len(set(found)) > 1
 
 
 def test_halving_and_doubling_takes_twice_the_logarithm_of_the_ranks() -> None:
