@@ -27,7 +27,7 @@ from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
 from tests import draws
 from tests.bytecode import compile_product, kept_bytecode
-from tests.leaks import Held, left_since, list_anew
+from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 from tests.warm_agents import agents_are_warm, warm_agents
 from tests.warm_commands import warm_commands
@@ -157,7 +157,6 @@ def collected() -> None:
     """
     gc.collect()
     gc.freeze()
-    list_anew()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,23 @@ def test_leak_is_seen(
     assert len(found) == 1
     assert expected in found[0]
     assert left_since(before) == []
+
+
+@pytest.mark.parametrize("leak", [a_socket, a_file, shared_memory])
+@pytest.mark.parametrize("place", [0, 3])  # a file is known by this, or its inode
+def test_leak_is_seen_where_another_file_was_closed(
+    leak: Callable[[ExitStack], None], place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many are open as before: what is left has the number of the other."""
+    monkeypatch.setattr(leaks, "PATIENCE", 0.02)
+    with Path(__file__).open("rb") as other:
+        other.seek(place)
+        before = Held.now()
+    with ExitStack() as stack:
+        leak(stack)
+        found = left_since(before)
+    assert len(found) == 1
+    assert found[0].startswith("descriptor ")
 
 
 def test_what_was_there_before_is_no_leak() -> None:
