@@ -1,6 +1,8 @@
 """The draws that tests try: a fifth in `make test`, all in `make nightly`.
 
-Of tests of the prediction and of trust, which take least per draw, a third is tried.
+Of examples and seeds of tests of the prediction and of trust, which take least per
+draw, a third is tried. Their loops over `some` and `count` name how ``few`` are tried,
+or have longer ranges: these do not know their test.
 
 A draw is an example of Hypothesis, a number of a parameter `seed`, one that a test
 loops over by `some`, or a row of a `grid`. What once found a fault is no draw: tests

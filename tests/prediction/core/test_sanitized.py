@@ -29,7 +29,7 @@ own = register_program("mine.py:Mine", """class Mine:
         crossed = [link for flow in flows for link in flow.links]
         return [min(capacity[l] / crossed.count(l) for l in f.links) for f in flows]
 """)
-for seed in draws.some(range(60)):
+for seed in draws.some(range(60), few=20):
     rng = np.random.default_rng(seed)
     kinds = "slots", "channels", "latest", "changes", "tuned"
     more = dict.fromkeys(kinds, seed % 2 == 1)
@@ -45,7 +45,7 @@ for seed in draws.some(range(60)):
                 VirtualCoordinator(*drawn, policy, rng).run()
 
 compiled_problem.PORT_CLOCKS_FROM = 0
-for seed in draws.some(range(100, 160)):
+for seed in draws.some(range(100, 160), few=20):
     rng = np.random.default_rng(seed)
     drawn = random_problem(rng, ties=seed % 3 == 0, own=True, jobs=True, channels=True)
     simulate(*drawn, "maxmin", record_rates=True)
@@ -67,7 +67,7 @@ from emu.testing.strategies import random_problem
 from tests.systems.dgcl.test_planner import random_needs, random_topology
 from tools.benches.evaluator import search
 
-for seed in draws.some(range(30)):
+for seed in draws.some(range(30), few=10):
     rng = np.random.default_rng(seed)
     more = dict.fromkeys(("slots", "links", "own"), seed % 2 == 1)
     problem, run = random_problem(rng, jobs=seed % 3 == 0, **more)
