@@ -275,6 +275,9 @@ class DataReader:
         if self._sink is None:
             arrays = _arrays_in(self._body, self._tensors())
             sizes = {name: array.nbytes for name, array in arrays.items()}
+        elif self._judged is None and lib.has_bytes_alone(core):
+            # As below, without a look at the tensor: 2.3 us a frame for 4.0.
+            sizes = {"bytes": core.length}
         else:
             sizes = _sizes_of(self._tensors())
         self._body = memoryview(b"")
