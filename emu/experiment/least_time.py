@@ -60,7 +60,7 @@ def is_slower(scenario: Scenario, limit: float) -> bool | None:
     # Volumes are emulated bytes, each of which stands for that many real ones.
     rate_out = _most_of(cluster, machines[rank], side=0)
     real_rate_out = rate_out * context.byte_scale
-    longest -= intake.summed / real_rate_out
+    longest -= intake.sum_bytes / real_rate_out
     if intake.least_seconds() > longest:
         return True
 
@@ -80,7 +80,7 @@ def _most_of(cluster: Cluster, machine: str, *, side: int) -> float:
     """Return the most that a machine sends (0) or takes in (1) per second."""
     links = cluster.links
     position = cluster.index(machine)
-    # Of one without a NIC, or with a route past it.
+    # A NIC bounds no machine that has none, or a route past it.
     if not links.always_crossed(position, side):
         return np.inf
     port = links.nic[position, side]

@@ -29,7 +29,7 @@ class Intake:
     """Seconds of the task that sends."""
     behind: tuple[float, ...] = ()
     """Seconds of the tasks that wait, in their order."""
-    summed: int = 0
+    sum_bytes: int = 0
     """Real bytes that the machine sends of a sum, behind the last of these tasks."""
 
     def least_seconds(self) -> float:

@@ -234,8 +234,7 @@ class AptSection(GpuTurnsSection, ReplicaSection):
         row = feature_bytes(settings) * dataset.feature_length
         plan = BatchPlan.from_settings(settings)
         split = _split_of(settings, dataset)
-        gradients = split.first_width * split.feature_length
-        sent = elements_of_rank(gradients, ranks=settings["workers"], rank=rank)
+        sent = elements_of_rank(split.first, ranks=settings["workers"], rank=rank)
 
         def count() -> Floats:
             rows = count_rows_of(dataset, plan, batches, self.samplers_of(rank))
@@ -250,7 +249,7 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             # One mini-batch after the other goes through all of them.
             behind=(self.sure_seconds(*PHASES.values()),),
             # The gradient of layer 1 comes last; the others' are sent beside it.
-            summed=split.itemsize * sent,
+            sum_bytes=split.itemsize * sent,
         )
 
 

@@ -136,7 +136,7 @@ class CountedJob:
             case ("upper" | "first") as part, place:
                 summed = self.split.upper
                 if part == "first":
-                    summed = self.split.first_width * self.split.feature_length
+                    summed = self.split.first
                 return itemsize * part_elements(summed, place)
             case _:
                 return 0.0

@@ -264,7 +264,7 @@ class PullingReplicas(ReplicaSection, PullingSection):
             before=self.sure_seconds("sampler_fetch") if self.asks else 0.0,
             sending=self.sure_seconds("graph_store"),
             behind=(self.sure_seconds("sampler"), self.sure_seconds("worker")),
-            summed=number_bytes(settings) * sent,
+            sum_bytes=number_bytes(settings) * sent,
         )
 
 

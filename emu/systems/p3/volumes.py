@@ -37,6 +37,11 @@ class SplitModel:
     itemsize: int = 4
     """Bytes of a number: 4 in float32, 8 in float64."""
 
+    @property
+    def first(self) -> int:
+        """Parameters of the first layer that are split by columns."""
+        return self.first_width * self.feature_length
+
     def pull_bytes(self, counts: SampleCounts) -> int:
         """Return the bytes of a partial activation, and of its gradient."""
         rows = counts.outputs
