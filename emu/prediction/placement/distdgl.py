@@ -159,6 +159,8 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     before samplers); everything else, the parameter servers, comes last, each to the
     machine where one more flow would get the largest rate.
 
+    Equal jobs have one placement, which is kept: alter neither in place.
+
     Raises PlacementError when tasks can move but no workers have samplers, and
     InfeasiblePlacement when no placement exists.
 
