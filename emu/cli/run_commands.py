@@ -437,7 +437,8 @@ def _tell(console: Console, said: str) -> None:
 def profile(
     file: ScenarioFile,
     out: Path = argument(
-        "OUT", "Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML)."
+        "OUT",
+        "Profile to write (JSON); of p3, dgcl and dorylus another scenario (YAML).",
     ),
     overrides: Overrides = None,
     iterations: int | None = option(

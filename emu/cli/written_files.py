@@ -11,8 +11,8 @@ from emu.runs.record_names import READ
 
 #: Parameter of ``--json``, the one whose text is a path.
 _JSON = "json_target"
-#: Parameter for the folder of new runs, which is read by none.
-_RUNS = "runs"
+#: Option for the folder of new runs, which is read by none.
+_RUNS = "--runs"
 #: Parameters that are written, as commands name them.
 _WRITTEN = {_JSON, "out", "write", "target"}
 
@@ -34,7 +34,7 @@ def check_written_files(context: Any) -> None:
                 written.append((path, name))
             elif path.is_file():
                 names_of_files[path.resolve()] = name
-            elif path.is_dir() and parameter.name != _RUNS:
+            elif path.is_dir() and name != _RUNS:
                 folders.append(path)
 
     for path, name in written:

@@ -131,7 +131,8 @@ class Crossover:
     where it does not."""
     estimate: Any | None
     """Value where the busiest link has as much to carry in both systems, which is what
-    first principles say; None where no values that were tried have it between them."""
+    first principles say, the first such value that was seen; None where no values that
+    were tried have it between them."""
     simulations: int
     """Rows that were asked for, each on every set of machines that it tries."""
 
@@ -254,7 +255,7 @@ def find_crossover(
     below, above = change or ends
     estimate = None
     estimated_change = search.change_of(_has_fewer_bytes)
-    if estimated_change is not None:
+    if estimated_change is not None and _have_bytes(estimated_change):
         lower_side, _ = estimated_change
         estimate = lower_side.value
     return Crossover(
@@ -264,6 +265,14 @@ def find_crossover(
         estimate=estimate,
         simulations=2 * len(search.seen),
     )
+
+
+def _have_bytes(sides: tuple[Side, Side]) -> bool:
+    """Return True where both systems use links at both values.
+
+    Where one moves to a single machine its bytes fall to none: nowhere are they equal.
+    """
+    return all(answer.busiest_link > 0 for side in sides for answer in side.answers)
 
 
 def _has_fewer_bytes(side: Side) -> bool:

@@ -35,7 +35,10 @@ _HEAD = 1 << 18
 _JSON_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
 #: Colours and underlines of a terminal.
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_YAML_KEY = re.compile(r"^([A-Za-z_][\w .-]*?)\s*:(?:\s|$)", re.MULTILINE)
+#: No blank of a key is its last: of a million blanks each would be tried as that.
+_YAML_KEY = re.compile(
+    r"^([A-Za-z_](?:[\w.-]| +(?=[\w.-]))*)[ \t]*:(?:\s|$)", re.MULTILINE
+)
 #: Within a line: over several, thousands of empty ones would take minutes.
 _YAML_WORD = re.compile(r"^[ \t-]*([A-Za-z_]\w*)[ \t]*:", re.MULTILINE)
 #: A line of prose or code, which no mapping of YAML has at its outermost depth: one

@@ -47,6 +47,7 @@ def test_a_file_that_is_read_is_not_replaced(
         ("audit run --json other/result.json", False),
         ("audit other --json other/lab.json", False),
         ("lab job.yaml --runs run --json run/result.json", False),
+        ("report run --out run/result.json", True),
     ],
 )
 def test_no_record_of_a_run_that_is_read_is_replaced(

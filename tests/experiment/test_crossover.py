@@ -401,6 +401,11 @@ def test_an_estimate_is_seen_between_values_that_were_tried(
     found = find_crossover(none, "job.x", ("a", "b"), Values.between("1", "100"))
     assert (found.below.value, found.estimate) == (40, 19)
 
+    # Beyond 60 the second sends nothing: its bytes are nowhere those of the first.
+    beyond = Values.between("30", "100")
+    jump = find_crossover(none, "job.x", ("a", "b"), beyond)
+    assert (jump.below.value, jump.estimate) == (40, None)
+
 
 def test_a_seed_has_no_crossover() -> None:
     values = Values.between("1", "3")
