@@ -167,7 +167,7 @@ def test_sparse_labels_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse CS")
 def test_a_matrix_by_columns_is_no_matter_for_a_dense_one(tmp_path: Path) -> None:
-    """Of a million vertices a dense one has terabytes; by rows it is read."""
+    """A dense matrix of a million vertices has terabytes; one by rows is read."""
     torch = pytest.importorskip("torch")
     content = graph_of_tensors(0)
     sources, destinations = content.pop("edge_index")

@@ -20,7 +20,7 @@ from emu.host.interruption import (
 
 
 class Signals:
-    """What a command asks of the system: handlers and timers."""
+    """Handlers and timers that a command asks of the system."""
 
     SIG_IGN = signal.SIG_IGN
     SIG_DFL = signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""What a host decides by a number or a word: watches, timers, names, characters."""
+"""Decisions of a host by a number or a word: watches, timers, names, characters."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_a_host_is_replaced_for_a_block() -> None:
 def test_a_version_of_a_tree_has_what_git_calls_its_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the tree that holds the package; without git it is the version alone."""
+    """The commit is of the package's tree; without git the version stands alone."""
     asked: list[list[str]] = []
 
     def run(command: list[str], **_: Any) -> Any:

@@ -102,7 +102,7 @@ async def test_each_host_reaches_an_address_of_this_computer(
     listening: str,
     reached: list[str],
 ) -> None:
-    """Who listens anywhere is reached by another address from each of them."""
+    """Each host has an address of its own where the coordinator listens on all."""
     monkeypatch.setattr(ssh, "address_towards", lambda host: f"by-{host}")
     hosts = ["a", "me@b"]
     launcher = SshLauncher(hosts, ssh="ssh -p '2 2'", agent="my agent")

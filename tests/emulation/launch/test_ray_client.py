@@ -1,4 +1,4 @@
-"""The client of Ray beside a Ray that is told what to answer."""
+"""The client of Ray beside a stand-in for Ray, which answers as a test says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from emu.problem import Cluster, Job, Machine, Placement, Problem, Task
 
 
 class RayError(Exception):
-    """What Ray raises where an actor has died."""
+    """Error that Ray raises where an actor has died."""
 
 
 class Ray:
@@ -77,7 +77,7 @@ class Ray:
         ]
 
     def available_resources(self) -> dict[str, float]:
-        """Return what nobody holds."""
+        """Return the resources that no agent holds."""
         return {"CPU": 1.5, "memory": 9.0}
 
     def remote(self, kind: type) -> Any:
@@ -182,7 +182,7 @@ class Agents:
 def test_each_host_has_an_agent_where_its_first_bundle_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What they end with is printed, and one that fails decides on the status."""
+    """Statuses of agents are printed, and that of one that fails is the client's."""
     many = [f"{number}\n" for number in range(1002)]
     agents = Agents(a=(0, many), b=(3, ["odd\n"]))
     monkeypatch.setattr(subprocess, "Popen", agents)
@@ -229,7 +229,7 @@ def test_the_first_failure_is_the_status(
     outcomes: dict[str, Any],
     status: int,
 ) -> None:
-    """Of those that have ended in time; an actor that Ray has lost has failed."""
+    """Agents that have ended in time have theirs; an actor that Ray lost has failed."""
     monkeypatch.setattr(ray_client, "seal", lambda *_: b"")
     monkeypatch.setattr(ray_client, "Host", SmallHost)
     ray = Ray()

@@ -159,7 +159,7 @@ def test_sizes_of_what_is_not_kept_are_those_of_its_own_header() -> None:
 
 
 def test_a_body_that_passes_needs_room_in_the_memory_of_payloads() -> None:
-    """Of buffers the smallest has 4096 bytes, and who looks at a body frees it."""
+    """A buffer has at least 4096 bytes, and is free once its body was looked at."""
     sink = Expected()
     memory = ffi.new("PayloadMemory *", {"limit": 4096})
     reader = DataReader(Recorder(), find_sink=lambda: sink, memory=memory)
