@@ -14,7 +14,7 @@ _JSON = "json_target"
 #: Option for the folder of new runs, which is read by none.
 _RUNS = "--runs"
 #: Parameters that are written, as commands name them.
-_WRITTEN = {_JSON, "out", "write", "target"}
+WRITTEN = {_JSON, "out", "write", "target"}
 
 
 def check_written_files(context: Any) -> None:
@@ -30,7 +30,7 @@ def check_written_files(context: Any) -> None:
         if parameter.opts[0].startswith("-"):
             name = parameter.opts[0]
         for path in _paths_of(parameter.name, context.params.get(parameter.name)):
-            if parameter.name in _WRITTEN:
+            if parameter.name in WRITTEN:
                 written.append((path, name))
             elif path.is_file():
                 names_of_files[path.resolve()] = name

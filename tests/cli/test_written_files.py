@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.cli.written_files import WRITTEN
+
+#: Parameters of commands that are paths, and are read or hold folders of runs.
+READ = {"against", "features", "file", "files", "hosts", "labels", "near", "result"}
+READ |= {"resume", "run", "runs", "scenario", "sign", "splits", "trace", "what"}
+
+
+def test_a_path_of_a_command_is_known_as_one_that_is_read_or_written() -> None:
+    """A path of a new name would be written over what the command reads."""
+    group = get_command(app)
+    found = {"json_target"}
+    for command in group.list_commands(None):  # type: ignore[attr-defined]
+        callback = group.get_command(None, command).callback  # type: ignore[attr-defined]
+        parameters = inspect.signature(inspect.unwrap(callback)).parameters
+        kinds = {name: str(each.annotation) for name, each in parameters.items()}
+        found |= {name for name, kind in kinds.items() if "Path" in kind}
+    assert found == READ | WRITTEN
 
 
 @pytest.mark.parametrize(
